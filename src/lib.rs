@@ -1,0 +1,6 @@
+//! CUDA virtual memory management.
+#![deny(unsafe_code)]
+
+#[cfg(feature = "sim")]
+pub mod sim;
+pub mod sys;
