@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{
-    for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemAccessDesc,
-    CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
-    CUmemGenericAllocationHandle, CUmemLocation, CUmemRangeHandleType, CUpointer_attribute,
-    CUresult, CUstream, CUuuid, Call, CallTable, DriverCalls,
+    for_each_call, Attempt, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent,
+    CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemRangeHandleType,
+    CUpointer_attribute, CUresult, CUstream, CUuuid, Call, CallTable, DriverCalls, LoadError,
 };
 
 /// Where [`Library::open`] looks, in this order. The driver package installs the first name and a toolkit only the
@@ -50,67 +50,6 @@ pub struct Library {
     path: PathBuf,
 }
 
-/// Why there is no driver library to call.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// No file of any name that was tried.
-    #[error(
-        "no CUDA driver library found (tried {}); install the NVIDIA driver, or add the folder that holds libcuda.so.1 \
-         to LD_LIBRARY_PATH (in a container: start it with the NVIDIA runtime)",
-        list(tried)
-    )]
-    NotFound {
-        /// Each name or path that was tried, in order, with what the dynamic linker said of it.
-        tried: Vec<Attempt>,
-    },
-
-    /// A file is there, and the dynamic linker refuses it.
-    #[error(
-        "{} cannot be loaded: {reason}; replace or remove it, or take its folder out of LD_LIBRARY_PATH",
-        path.display()
-    )]
-    NotALibrary {
-        /// The file.
-        path: PathBuf,
-        /// What the dynamic linker said.
-        reason: String,
-    },
-
-    /// A library was loaded that is not a driver with virtual memory management.
-    #[error(
-        "{} does not export {}: it is not the CUDA driver, or one older than CUDA 10.2; update the NVIDIA driver",
-        path.display(),
-        enumerate(missing)
-    )]
-    MissingCalls {
-        /// The file.
-        path: PathBuf,
-        /// Which of the calls that no driver may lack are absent.
-        missing: Vec<Call>,
-    },
-
-    /// The library is the one that a toolkit brings to link against; it has no driver in it.
-    #[error(
-        "{} is the toolkit's stub, which is for linking only (CUDA_ERROR_STUB_LIBRARY); take its folder out of \
-         LD_LIBRARY_PATH so that the libcuda.so.1 of the NVIDIA driver is found",
-        path.display()
-    )]
-    StubLibrary {
-        /// The file.
-        path: PathBuf,
-    },
-}
-
-/// One name that was tried, and what came of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempt {
-    /// The name or path as it was given to the dynamic linker.
-    pub file: String,
-    /// What the dynamic linker answered.
-    pub reason: String,
-}
-
 impl Library {
     /// Opens the machine's driver: `libcuda.so.1`, then `libcuda.so`, wherever the dynamic linker finds them, then the
     /// folder where WSL keeps the driver.
@@ -136,7 +75,7 @@ impl Library {
     ///
     /// As for [`open`](Self::open), of this one file.
     pub fn open_path(path: &Path) -> Result<Self, LoadError> {
-        if path.as_os_str().as_bytes().contains(&b'/') {
+        if is_path(path.as_os_str()) {
             Self::open_name(path.as_os_str())
         } else {
             Self::open_name(Path::new(".").join(path).as_os_str())
@@ -266,17 +205,16 @@ fn open_object(name: &OsStr) -> Result<Object, String> {
 /// Its text begins with the name it was asked for when no folder has it, and with the path of the file when one does. The
 /// rest is in the user's language, so only that beginning is judged.
 fn refusal(name: &OsStr, reason: String) -> LoadError {
-    let subject = reason.split_once(": ").map_or("", |(subject, _)| subject);
     let asked = Path::new(name);
+    let subject = reason.split_once(": ").map_or("", |(subject, _)| subject);
     let refused = if subject.contains('/') && Path::new(subject).exists() {
         Some(PathBuf::from(subject))
-    } else if asked.as_os_str().as_bytes().contains(&b'/') && asked.exists() {
-        Some(asked.to_owned())
-    } else if reason.contains("ELFCLASS") || !reason.contains(&*name.to_string_lossy()) {
-        // Only libraries of another word size, or a library that the driver itself needs and that is not there.
-        Some(asked.to_owned())
+    } else if is_path(name) {
+        asked.exists().then(|| asked.to_owned())
     } else {
-        None
+        // Only libraries of another word size, or a library that the driver itself needs and that is not there.
+        let other = reason.contains("ELFCLASS") || !reason.contains(&*name.to_string_lossy());
+        other.then(|| asked.to_owned())
     };
     match refused {
         Some(path) => LoadError::NotALibrary { path, reason },
@@ -287,6 +225,11 @@ fn refusal(name: &OsStr, reason: String) -> LoadError {
             }],
         },
     }
+}
+
+/// Whether the dynamic linker takes the name for a path, rather than search its folders for it.
+fn is_path(name: &OsStr) -> bool {
+    name.as_bytes().contains(&b'/')
 }
 
 /// The file that the code at an address was loaded from.
@@ -302,23 +245,4 @@ fn file_of(address: *const c_void) -> Option<PathBuf> {
     // SAFETY: the name is a C string that lives as long as the object, which is loaded.
     let name = unsafe { CStr::from_ptr(name) };
     Some(OsStr::from_bytes(name.to_bytes()).into())
-}
-
-fn list(tried: &[Attempt]) -> String {
-    let files: Vec<&str> = tried.iter().map(|attempt| &*attempt.file).collect();
-    files.join(", ")
-}
-
-/// The first few names; a foreign library lacks them all.
-fn enumerate(missing: &[Call]) -> String {
-    const SHOWN: usize = 3;
-    let names: Vec<&str> = missing
-        .iter()
-        .map(|call| call.symbol())
-        .take(SHOWN)
-        .collect();
-    match missing.len().saturating_sub(SHOWN) {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
-    }
 }

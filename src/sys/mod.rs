@@ -14,6 +14,7 @@
 
 mod calls;
 mod library;
+mod load_error;
 mod location;
 mod newer;
 
@@ -35,7 +36,8 @@ mod declarations {
 pub(crate) use calls::for_each_call;
 pub use calls::{Call, DriverCalls};
 pub use declarations::*;
-pub use library::{Attempt, Library, LoadError};
+pub use library::Library;
+pub use load_error::{Attempt, LoadError};
 pub use location::CUmemLocation_st;
 pub use newer::CUmemFabricHandle;
 
