@@ -14,22 +14,31 @@
 
 mod calls;
 mod library;
+mod load_error;
+mod location;
 mod newer;
 
-/// The generated declarations. Documentation is the header's, which is not ours to copy.
+/// The generated declarations. Their documentation is the header's, which is not ours to copy; their `unsafe` blocks are
+/// bindgen's, which makes a default of a struct by filling it with zeroes.
 #[allow(
     missing_docs,
-    missing_debug_implementations,
     non_camel_case_types,
     non_snake_case,
-    non_upper_case_globals
+    non_upper_case_globals,
+    clippy::undocumented_unsafe_blocks
 )]
 mod declarations {
-    include!("declarations.rs");
+    use super::CUmemLocation_st;
+
+    include!(concat!(env!("OUT_DIR"), "/declarations.rs"));
 }
 
 pub(crate) use calls::for_each_call;
 pub use calls::{Call, DriverCalls};
 pub use declarations::*;
 pub use library::Library;
+pub use load_error::{Attempt, LoadError};
+pub use location::CUmemLocation_st;
 pub use newer::CUmemFabricHandle;
+
+include!(concat!(env!("OUT_DIR"), "/header_version.rs"));
