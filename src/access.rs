@@ -71,7 +71,10 @@ pub(crate) struct Rights(Vec<(Location, Access)>);
 
 impl Rights {
     pub(crate) fn of(&self, location: Location) -> Access {
-        self.0.iter().find(|(at, _)| *at == location).map_or(Access::None, |(_, access)| *access)
+        self.0
+            .iter()
+            .find(|(at, _)| *at == location)
+            .map_or(Access::None, |(_, access)| *access)
     }
 
     pub(crate) fn contains(&self, location: Location) -> bool {
@@ -94,14 +97,23 @@ impl Rights {
     /// fresh mapping has none.
     pub(crate) fn applicable_to(&self, backing: Location) -> Rights {
         let applies = |at: Location| backing.is_host() || !at.is_host();
-        Rights(self.iter().filter(|(at, access)| applies(*at) && access.reads()).collect())
+        Rights(
+            self.iter()
+                .filter(|(at, access)| applies(*at) && access.reads())
+                .collect(),
+        )
     }
 
     pub(crate) fn descriptors(&self) -> Vec<CUmemAccessDesc> {
-        self.iter().map(|(location, access)| descriptor(location, access)).collect()
+        self.iter()
+            .map(|(location, access)| descriptor(location, access))
+            .collect()
     }
 }
 
 pub(crate) fn descriptor(location: Location, access: Access) -> CUmemAccessDesc {
-    CUmemAccessDesc { location: location.to_raw(), flags: access.to_flags() }
+    CUmemAccessDesc {
+        location: location.to_raw(),
+        flags: access.to_flags(),
+    }
 }

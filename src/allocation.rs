@@ -1,5 +1,7 @@
 //! Physical memory: one handle, one count, released once.
 
+#![allow(unsafe_code)] // `from_raw` is declared unsafe; no unsafe operation stands here.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,12 +43,34 @@ impl Handle {
         let granularity = props.granularity()?.minimum();
         let raw = props.driver().calls().mem_create(size, props.recipe())?;
         let location = props.location();
-        Ok(Handle { driver: props.driver().clone(), raw, size, granularity, location, origin: Origin::Created, owned: true })
+        Ok(Handle {
+            driver: props.driver().clone(),
+            raw,
+            size,
+            granularity,
+            location,
+            origin: Origin::Created,
+            owned: true,
+        })
     }
 
     /// Wraps one more count of a handle that is mapped, taken to undo a release.
-    pub(crate) fn retained(driver: &Driver, raw: RawHandle, size: usize, granularity: usize, location: Location) -> Handle {
-        Handle { driver: driver.clone(), raw, size, granularity, location, origin: Origin::Created, owned: true }
+    pub(crate) fn retained(
+        driver: &Driver,
+        raw: RawHandle,
+        size: usize,
+        granularity: usize,
+        location: Location,
+    ) -> Handle {
+        Handle {
+            driver: driver.clone(),
+            raw,
+            size,
+            granularity,
+            location,
+            origin: Origin::Created,
+            owned: true,
+        }
     }
 
     pub(crate) fn raw(&self) -> RawHandle {
@@ -95,7 +119,10 @@ impl Drop for Handle {
         }
         // Never panics; a failure is reported, and the count is leaked with its memory.
         if let Err(error) = self.driver.calls().mem_release(self.raw, self.size, 0) {
-            report::leaked(Leak::Memory { size: self.size, error });
+            report::leaked(Leak::Memory {
+                size: self.size,
+                error,
+            });
         }
     }
 }
@@ -138,7 +165,9 @@ impl Allocation {
     }
 
     pub(crate) fn from_handle(handle: Handle) -> Allocation {
-        Allocation { handle: Arc::new(handle) }
+        Allocation {
+            handle: Arc::new(handle),
+        }
     }
 
     pub(crate) fn share(&self) -> Arc<Handle> {
@@ -163,13 +192,20 @@ impl Allocation {
             let granularity = driver.granularity(&recipe)?.minimum();
             // Asking for the size needs a context; the memory's own device has one, host memory is asked of device 0.
             let device = driver.device(recipe.location.device().unwrap_or(0))?;
-            let (_, size) = driver.with_context(&device, |calls| calls.mem_address_range(address))?;
+            let (_, size) =
+                driver.with_context(&device, |calls| calls.mem_address_range(address))?;
             Ok((recipe.location, size, granularity))
         });
         match described {
-            Ok((location, size, granularity)) => {
-                Ok(Allocation::from_handle(Handle { driver: driver.clone(), raw, size, granularity, location, origin: Origin::Retained, owned: true }))
-            }
+            Ok((location, size, granularity)) => Ok(Allocation::from_handle(Handle {
+                driver: driver.clone(),
+                raw,
+                size,
+                granularity,
+                location,
+                origin: Origin::Retained,
+                owned: true,
+            })),
             Err(error) => {
                 let undo = driver.give_back(Piece::Handle { raw, size: 0 }).err();
                 Err(error.with_undo(undo.into_iter().collect()))
@@ -193,11 +229,21 @@ impl Allocation {
         let recipe = describe(driver, raw)?;
         let granularity = driver.granularity(&recipe)?.minimum();
         if size == 0 {
-            return Err(Error::ZeroSize { what: crate::error::What::AllocationSize });
+            return Err(Error::ZeroSize {
+                what: crate::error::What::AllocationSize,
+            });
         }
         crate::range::aligned(crate::error::What::AllocationSize, size, granularity)?;
         let (driver, location) = (driver.clone(), recipe.location);
-        Ok(Allocation::from_handle(Handle { driver, raw, size, granularity, location, origin: Origin::Raw, owned: true }))
+        Ok(Allocation::from_handle(Handle {
+            driver,
+            raw,
+            size,
+            granularity,
+            location,
+            origin: Origin::Raw,
+            owned: true,
+        }))
     }
 
     /// Gives the raw handle and its count to the caller, who then has to release it.
@@ -206,7 +252,9 @@ impl Allocation {
     ///
     /// The allocation itself, where it is still mapped: the mappings share the one count.
     pub fn into_raw(self) -> Result<u64, Allocation> {
-        Arc::try_unwrap(self.handle).map(Handle::disown).map_err(Allocation::from_share)
+        Arc::try_unwrap(self.handle)
+            .map(Handle::disown)
+            .map_err(Allocation::from_share)
     }
 
     /// The raw handle, for calls that this crate does not wrap. The count stays here.
@@ -236,7 +284,8 @@ impl Allocation {
     /// A driver failure.
     #[doc(alias = "cuMemGetAllocationPropertiesFromHandle")]
     pub fn granted(&self) -> Result<AllocationProps> {
-        describe(&self.handle.driver, self.handle.raw).map(|recipe| AllocationProps::of(&self.handle.driver, recipe))
+        describe(&self.handle.driver, self.handle.raw)
+            .map(|recipe| AllocationProps::of(&self.handle.driver, recipe))
     }
 
     /// Lets go of the memory, with the driver's answer. While mappings share it, they keep it and nothing can fail.
@@ -248,7 +297,10 @@ impl Allocation {
     pub fn release(self) -> Result<(), ReleaseError> {
         match Arc::into_inner(self.handle).map(Handle::release) {
             None | Some(Ok(())) => Ok(()),
-            Some(Err((handle, error))) => Err(ReleaseError { error, allocation: Allocation::from_handle(handle) }),
+            Some(Err((handle, error))) => Err(ReleaseError {
+                error,
+                allocation: Allocation::from_handle(handle),
+            }),
         }
     }
 }
@@ -287,7 +339,10 @@ pub struct ReleaseError {
 }
 
 fn describe(driver: &Driver, raw: RawHandle) -> Result<Recipe> {
-    driver.calls().mem_properties(raw).map(|properties| Recipe::from_raw(&properties))
+    driver
+        .calls()
+        .mem_properties(raw)
+        .map(|properties| Recipe::from_raw(&properties))
 }
 
 /// The status with which the driver refuses to map part of a handle.

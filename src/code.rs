@@ -37,7 +37,12 @@ impl fmt::Debug for Code {
 /// `CUDA_ERROR_OUT_OF_MEMORY (2)`; a code without a name is `unknown CUDA status (4711)`.
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.name().unwrap_or("unknown CUDA status"), self.0)
+        write!(
+            f,
+            "{} ({})",
+            self.name().unwrap_or("unknown CUDA status"),
+            self.0
+        )
     }
 }
 

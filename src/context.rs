@@ -34,7 +34,10 @@ impl Contexts {
     /// All retains, to be given back.
     pub(crate) fn take(&mut self) -> Vec<Piece> {
         let retained = std::mem::take(&mut *lock(&self.retained));
-        retained.into_keys().map(|device| Piece::Context { device }).collect()
+        retained
+            .into_keys()
+            .map(|device| Piece::Context { device })
+            .collect()
     }
 
     /// Makes the device's primary context current, retaining it where that was not done before. Gives whether this call
@@ -43,7 +46,10 @@ impl Contexts {
         let known = lock(&self.retained).get(&device).copied();
         let (context, fresh) = match known {
             Some(context) => (context, false),
-            None => (Context(calls.primary_context_retain(device)? as usize), true),
+            None => (
+                Context(calls.primary_context_retain(device)? as usize),
+                true,
+            ),
         };
         match calls.context_push(context.raw()) {
             Ok(()) => Ok(Entered { context, fresh }),
@@ -57,7 +63,12 @@ impl Contexts {
 
     /// A retain that could not be given back is kept as an ordinary one: the next user finds it, and the driver gives it
     /// back at its end.
-    fn quarantine_if(&self, undo: Option<crate::Error>, device: c_int, context: Context) -> Vec<crate::Error> {
+    fn quarantine_if(
+        &self,
+        undo: Option<crate::Error>,
+        device: c_int,
+        context: Context,
+    ) -> Vec<crate::Error> {
         if undo.is_some() {
             lock(&self.retained).insert(device, context);
         }
@@ -94,7 +105,11 @@ struct Entered {
 impl Driver {
     /// Runs the operation with the device's primary context current, and restores what was current before. If the operation
     /// fails, a context retained for it is released again.
-    pub(crate) fn with_context<T>(&self, device: &Device, operation: impl FnOnce(&Calls) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_context<T>(
+        &self,
+        device: &Device,
+        operation: impl FnOnce(&Calls) -> Result<T>,
+    ) -> Result<T> {
         let (calls, contexts) = (self.calls(), self.contexts());
         let entered = contexts.enter(calls, device.raw())?;
         let result = operation(calls);
@@ -102,14 +117,25 @@ impl Driver {
         match (result, popped) {
             (Ok(value), Ok(())) => contexts.keep(calls, device.raw(), &entered).map(|()| value),
             (Ok(_), Err(error)) => Err(self.forget_fresh(device, &entered, error, Vec::new())),
-            (Err(error), popped) => Err(self.forget_fresh(device, &entered, error, popped.err().into_iter().collect())),
+            (Err(error), popped) => {
+                Err(self.forget_fresh(device, &entered, error, popped.err().into_iter().collect()))
+            }
         }
     }
 
-    fn forget_fresh(&self, device: &Device, entered: &Entered, error: crate::Error, mut undo: Vec<crate::Error>) -> crate::Error {
+    fn forget_fresh(
+        &self,
+        device: &Device,
+        entered: &Entered,
+        error: crate::Error,
+        mut undo: Vec<crate::Error>,
+    ) -> crate::Error {
         if entered.fresh {
             let release = self.calls().primary_context_release(device.raw()).err();
-            undo.extend(self.contexts().quarantine_if(release, device.raw(), entered.context));
+            undo.extend(
+                self.contexts()
+                    .quarantine_if(release, device.raw(), entered.context),
+            );
         }
         error.with_undo(undo)
     }
@@ -142,7 +168,11 @@ impl<'a> CurrentContext<'a> {
     pub(crate) fn enter(driver: &'a Driver, device: &Device) -> Result<Self> {
         let (calls, contexts) = (driver.calls(), driver.contexts());
         let entered = contexts.enter(calls, device.raw())?;
-        let guard = CurrentContext { driver, context: entered.context, not_send: PhantomData };
+        let guard = CurrentContext {
+            driver,
+            context: entered.context,
+            not_send: PhantomData,
+        };
         contexts.keep(calls, device.raw(), &entered)?;
         Ok(guard)
     }
@@ -163,6 +193,8 @@ impl Drop for CurrentContext<'_> {
 
 impl fmt::Debug for CurrentContext<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CurrentContext").field("context", &self.context.raw()).finish()
+        f.debug_struct("CurrentContext")
+            .field("context", &self.context.raw())
+            .finish()
     }
 }

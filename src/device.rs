@@ -45,7 +45,11 @@ pub struct Capabilities {
 impl Device {
     pub(crate) fn get(driver: &Driver, ordinal: u32) -> Result<Device> {
         let raw = driver.calls().device_get(ordinal)?;
-        Ok(Device { driver: driver.clone(), ordinal, raw })
+        Ok(Device {
+            driver: driver.clone(),
+            ordinal,
+            raw,
+        })
     }
 
     /// The device's number, from 0.
@@ -95,7 +99,9 @@ impl Device {
     /// A driver failure.
     #[doc(alias = "cuMemGetInfo")]
     pub fn free_memory(&self) -> Result<usize> {
-        self.driver.with_context(self, |calls| calls.memory_info()).map(|(free, _)| free)
+        self.driver
+            .with_context(self, |calls| calls.memory_info())
+            .map(|(free, _)| free)
     }
 
     /// Whether this device can reach the peer's memory.
@@ -105,7 +111,9 @@ impl Device {
     /// A driver failure.
     #[doc(alias = "cuDeviceCanAccessPeer")]
     pub fn can_access_peer(&self, peer: &Device) -> Result<bool> {
-        self.driver.calls().device_can_access_peer(self.raw, peer.raw)
+        self.driver
+            .calls()
+            .device_can_access_peer(self.raw, peer.raw)
     }
 
     /// The value of an attribute.
@@ -139,7 +147,8 @@ impl Device {
             compression: can(A::CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED)?,
             host: can(A::CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)?,
             host_numa: can(A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)?,
-            host_numa_node: ask(A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)?.and_then(|node| u32::try_from(node).ok()),
+            host_numa_node: ask(A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)?
+                .and_then(|node| u32::try_from(node).ok()),
             dma_buf: can(A::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)?,
         })
     }

@@ -21,16 +21,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// No driver library was found; each place is listed with the loader's reason.
-    #[error("no CUDA driver found (tried {}): install the NVIDIA driver or pass its path", list(tried))]
+    #[error("{}", LoadError::NotFound { tried: tried.clone() })]
     DriverNotFound {
         /// What was opened, and why it failed.
-        tried: Vec<(String, String)>,
+        tried: Vec<crate::sys::Attempt>,
     },
     /// A library was found but is no usable driver.
     #[error(transparent)]
     Load(LoadError),
     /// The library is a toolkit's stub (code 34), which is for linking only.
-    #[error("{} is the CUDA toolkit's stub, not a driver: take its folder off the library path", path.display())]
+    #[error("{}", LoadError::StubLibrary { path: path.clone() })]
     StubLibrary {
         /// The library's path, as it was opened.
         path: PathBuf,
@@ -250,7 +250,9 @@ impl Error {
     pub fn code(&self) -> Option<Code> {
         match self.first() {
             Error::Driver(failure) => Some(failure.code),
-            Error::OutOfAddressSpace { .. } | Error::OutOfMemory { .. } => Some(Code::ERROR_OUT_OF_MEMORY),
+            Error::OutOfAddressSpace { .. } | Error::OutOfMemory { .. } => {
+                Some(Code::ERROR_OUT_OF_MEMORY)
+            }
             _ => None,
         }
     }
@@ -271,13 +273,17 @@ impl Error {
 
     /// The driver or the device cannot do this at all.
     pub fn is_not_supported(&self) -> bool {
-        matches!(self.first(), Error::MissingCall { .. }) || self.code() == Some(Code::ERROR_NOT_SUPPORTED)
+        matches!(self.first(), Error::MissingCall { .. })
+            || self.code() == Some(Code::ERROR_NOT_SUPPORTED)
     }
 
     /// The driver has shut down, or this process is a forked child: nothing can be done, and nothing needs to be.
     pub(crate) fn driver_is_gone(&self) -> bool {
         matches!(self.first(), Error::ForkedChild)
-            || matches!(self.code(), Some(Code::ERROR_DEINITIALIZED | Code::ERROR_NOT_INITIALIZED))
+            || matches!(
+                self.code(),
+                Some(Code::ERROR_DEINITIALIZED | Code::ERROR_NOT_INITIALIZED)
+            )
     }
 
     /// This error, with what failed while undoing attached to it.
@@ -293,6 +299,7 @@ impl From<LoadError> for Error {
     fn from(error: LoadError) -> Self {
         match error {
             LoadError::NotFound { tried } => Error::DriverNotFound { tried },
+            LoadError::StubLibrary { path } => Error::StubLibrary { path },
             other => Error::Load(other),
         }
     }
@@ -381,17 +388,43 @@ impl fmt::Display for Attempt {
             Attempt::Plain => Ok(()),
             Attempt::Device { ordinal } => write!(f, " (device {ordinal})"),
             Attempt::Range { address, size } => write!(f, " ({} at {address:#x})", Bytes(size)),
-            Attempt::Reserve { size, alignment, hint } => {
-                write!(f, " ({}, alignment {alignment}, address hint {hint:#x})", Bytes(size))
+            Attempt::Reserve {
+                size,
+                alignment,
+                hint,
+            } => {
+                write!(
+                    f,
+                    " ({}, alignment {alignment}, address hint {hint:#x})",
+                    Bytes(size)
+                )
             }
-            Attempt::Create { size, location, handle_types, rdma, compression } => {
-                let bytes = if size == 0 { String::new() } else { format!("{} ", Bytes(size)) };
+            Attempt::Create {
+                size,
+                location,
+                handle_types,
+                rdma,
+                compression,
+            } => {
+                let bytes = if size == 0 {
+                    String::new()
+                } else {
+                    format!("{} ", Bytes(size))
+                };
                 write!(f, " ({bytes}on {location}, shareable as {handle_types}")?;
                 f.write_str(if rdma { ", RDMA" } else { "" })?;
                 f.write_str(if compression { ", compressible)" } else { ")" })
             }
-            Attempt::Access { address, size: 0, location } => write!(f, " ({location} at {address:#x})"),
-            Attempt::Access { address, size, location } => write!(f, " ({} at {address:#x} for {location})", Bytes(size)),
+            Attempt::Access {
+                address,
+                size: 0,
+                location,
+            } => write!(f, " ({location} at {address:#x})"),
+            Attempt::Access {
+                address,
+                size,
+                location,
+            } => write!(f, " ({} at {address:#x} for {location})", Bytes(size)),
         }
     }
 }
@@ -424,13 +457,12 @@ impl fmt::Display for What {
     }
 }
 
-fn list(tried: &[(String, String)]) -> String {
-    tried.iter().map(|(name, reason)| format!("{name}: {reason}")).collect::<Vec<_>>().join("; ")
-}
-
 fn next_multiple(value: usize, granularity: usize) -> String {
     match round_up(value, granularity) {
-        Some(next) => format!(": the next multiple is {next}, the one before {}", next - granularity),
+        Some(next) => format!(
+            ": the next multiple is {next}, the one before {}",
+            next - granularity
+        ),
         None => String::new(),
     }
 }
@@ -452,5 +484,12 @@ fn devices(count: u32) -> String {
 
 pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!(
+        "GPU-{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
 }

@@ -42,9 +42,15 @@ impl Location {
 
     pub(crate) fn to_raw(self) -> CUmemLocation {
         let (type_, id) = match self {
-            Location::Device(ordinal) => (CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, ordinal as i32),
+            Location::Device(ordinal) => (
+                CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+                ordinal as i32,
+            ),
             Location::Host => (CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, 0),
-            Location::HostNuma(node) => (CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, node as i32),
+            Location::HostNuma(node) => (
+                CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA,
+                node as i32,
+            ),
             Location::Other { kind, id } => (CUmemLocationType(kind), id),
         };
         CUmemLocation { type_, id }
@@ -55,7 +61,10 @@ impl Location {
             (CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, Ok(id)) => Location::Device(id),
             (CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, _) => Location::Host,
             (CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, Ok(id)) => Location::HostNuma(id),
-            (kind, _) => Location::Other { kind: kind.0, id: raw.id },
+            (kind, _) => Location::Other {
+                kind: kind.0,
+                id: raw.id,
+            },
         }
     }
 }

@@ -95,7 +95,11 @@ impl Drop for Pages {
     fn drop(&mut self) {
         // Never panics; a mapping that cannot be undone stays, and its reservation keeps the addresses beneath it.
         if let Err(error) = self.unmap() {
-            report::leaked(Leak::Mapping { address: self.address, size: self.size, error });
+            report::leaked(Leak::Mapping {
+                address: self.address,
+                size: self.size,
+                error,
+            });
         }
     }
 }
@@ -103,9 +107,24 @@ impl Drop for Pages {
 impl Mapping {
     /// Maps the memory of a handle that backs it, whole, at the address. The backing comes back if that fails.
     #[inline]
-    pub(crate) fn make(driver: &Driver, address: u64, (raw, size): (RawHandle, usize), backing: Backing, place: Place) -> Result<Mapping, (Backing, Error)> {
+    pub(crate) fn make(
+        driver: &Driver,
+        address: u64,
+        (raw, size): (RawHandle, usize),
+        backing: Backing,
+        place: Place,
+    ) -> Result<Mapping, (Backing, Error)> {
         match driver.calls().mem_map(address, size, raw) {
-            Ok(()) => Ok(Mapping { pages: Pages { driver: driver.clone(), address, size, mapped: true }, backing, place }),
+            Ok(()) => Ok(Mapping {
+                pages: Pages {
+                    driver: driver.clone(),
+                    address,
+                    size,
+                    mapped: true,
+                },
+                backing,
+                place,
+            }),
             Err(error) => Err((backing, error)),
         }
     }

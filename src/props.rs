@@ -48,14 +48,24 @@ impl BitOr for HandleTypes {
 
 impl fmt::Display for HandleTypes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = [(HandleTypes::POSIX_FD, "POSIX fd"), (HandleTypes::FABRIC, "FABRIC handle")];
-        let mut names: Vec<String> =
-            known.iter().filter(|(one, _)| self.contains(*one)).map(|(_, name)| name.to_string()).collect();
+        let known = [
+            (HandleTypes::POSIX_FD, "POSIX fd"),
+            (HandleTypes::FABRIC, "FABRIC handle"),
+        ];
+        let mut names: Vec<String> = known
+            .iter()
+            .filter(|(one, _)| self.contains(*one))
+            .map(|(_, name)| name.to_string())
+            .collect();
         match self.0 & !9 {
             0 => {}
             rest => names.push(format!("type bits {rest:#x}")),
         }
-        f.write_str(&if names.is_empty() { "nothing".into() } else { names.join(" or ") })
+        f.write_str(&if names.is_empty() {
+            "nothing".into()
+        } else {
+            names.join(" or ")
+        })
     }
 }
 
@@ -70,7 +80,12 @@ pub(crate) struct Recipe {
 
 impl Recipe {
     pub(crate) fn plain(location: Location) -> Self {
-        Recipe { location, handle_types: HandleTypes::NONE, rdma: false, compression: false }
+        Recipe {
+            location,
+            handle_types: HandleTypes::NONE,
+            rdma: false,
+            compression: false,
+        }
     }
 
     pub(crate) fn to_raw(self) -> CUmemAllocationProp {
@@ -98,8 +113,19 @@ impl Recipe {
     }
 
     pub(crate) fn attempt(&self, size: usize) -> Attempt {
-        let Recipe { location, handle_types, rdma, compression } = *self;
-        Attempt::Create { size, location, handle_types, rdma, compression }
+        let Recipe {
+            location,
+            handle_types,
+            rdma,
+            compression,
+        } = *self;
+        Attempt::Create {
+            size,
+            location,
+            handle_types,
+            rdma,
+            compression,
+        }
     }
 }
 
@@ -185,7 +211,11 @@ impl AllocationProps {
     }
 
     pub(crate) fn of(driver: &Driver, recipe: Recipe) -> Self {
-        AllocationProps { driver: driver.clone(), recipe, granularity: OnceLock::new() }
+        AllocationProps {
+            driver: driver.clone(),
+            recipe,
+            granularity: OnceLock::new(),
+        }
     }
 
     fn with(self, change: impl FnOnce(&mut Recipe)) -> Self {
@@ -261,7 +291,9 @@ impl AllocationProps {
 
     fn check_size(&self, size: usize) -> Result<()> {
         match size {
-            0 => Err(Error::ZeroSize { what: What::AllocationSize }),
+            0 => Err(Error::ZeroSize {
+                what: What::AllocationSize,
+            }),
             _ => aligned(What::AllocationSize, size, self.granularity()?.minimum()),
         }
     }

@@ -23,7 +23,11 @@ pub(crate) fn within(offset: usize, size: usize, len: usize) -> Result<Range<usi
 pub(crate) fn aligned(what: What, value: usize, granularity: usize) -> Result<()> {
     debug_assert!(granularity.is_power_of_two());
     if value & (granularity - 1) != 0 {
-        return Err(Error::Misaligned { what, value, granularity });
+        return Err(Error::Misaligned {
+            what,
+            value,
+            granularity,
+        });
     }
     Ok(())
 }
@@ -77,9 +81,25 @@ mod tests {
     #[test]
     fn within_names_what_is_wrong() {
         assert!(matches!(within(0, 0, 8), Err(Error::ZeroSize { .. })));
-        assert!(matches!(within(8, 1, 8), Err(Error::OutOfRange { offset: 8, size: 1, len: 8 })));
-        assert!(matches!(within(1, usize::MAX, 8), Err(Error::Overflow { offset: 1, size: usize::MAX })));
-        assert!(matches!(within(usize::MAX, 1, usize::MAX), Err(Error::Overflow { .. })));
+        assert!(matches!(
+            within(8, 1, 8),
+            Err(Error::OutOfRange {
+                offset: 8,
+                size: 1,
+                len: 8
+            })
+        ));
+        assert!(matches!(
+            within(1, usize::MAX, 8),
+            Err(Error::Overflow {
+                offset: 1,
+                size: usize::MAX
+            })
+        ));
+        assert!(matches!(
+            within(usize::MAX, 1, usize::MAX),
+            Err(Error::Overflow { .. })
+        ));
     }
 
     #[test]

@@ -82,14 +82,31 @@ impl fmt::Display for Leak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Leak::Memory { size, error } => write!(f, "leaked {} of memory: {error}", Bytes(*size)),
-            Leak::Mapping { address, size, error } => {
-                write!(f, "leaked the mapping of {} at {address:#x} and the addresses around it: {error}", Bytes(*size))
+            Leak::Mapping {
+                address,
+                size,
+                error,
+            } => {
+                write!(
+                    f,
+                    "leaked the mapping of {} at {address:#x} and the addresses around it: {error}",
+                    Bytes(*size)
+                )
             }
             Leak::Addresses { base, size, error } => {
-                write!(f, "leaked the address range of {} at {base:#x}: {error}", Bytes(*size))
+                write!(
+                    f,
+                    "leaked the address range of {} at {base:#x}: {error}",
+                    Bytes(*size)
+                )
             }
-            Leak::Context { device, error } => write!(f, "leaked a retain of device {device}'s primary context: {error}"),
-            Leak::CurrentContext { error } => write!(f, "a context stays current on this thread: {error}"),
+            Leak::Context { device, error } => write!(
+                f,
+                "leaked a retain of device {device}'s primary context: {error}"
+            ),
+            Leak::CurrentContext { error } => {
+                write!(f, "a context stays current on this thread: {error}")
+            }
         }
     }
 }

@@ -99,7 +99,9 @@ impl Driver {
     fn start(raw: Arc<dyn DriverCalls>, path: Option<PathBuf>) -> Result<Driver> {
         let calls = Calls::new(raw);
         calls.init().map_err(|error| match (error.code(), &path) {
-            (Some(Code::ERROR_STUB_LIBRARY), Some(path)) => Error::StubLibrary { path: path.clone() },
+            (Some(Code::ERROR_STUB_LIBRARY), Some(path)) => {
+                Error::StubLibrary { path: path.clone() }
+            }
             _ => error,
         })?;
         let version = calls.driver_version()?;
@@ -178,7 +180,9 @@ impl Driver {
     #[doc(alias = "cuMemRetainAllocationHandle")]
     pub fn is_vmm(&self, address: u64) -> Result<bool> {
         match self.calls().mem_retain(address) {
-            Ok(raw) => self.give_back(Piece::Handle { raw, size: 0 }).map(|()| true),
+            Ok(raw) => self
+                .give_back(Piece::Handle { raw, size: 0 })
+                .map(|()| true),
             Err(error) if error.code() == Some(Code::ERROR_INVALID_VALUE) => Ok(false),
             Err(error) => Err(error),
         }
@@ -214,7 +218,9 @@ impl Driver {
 
     /// Gives a piece back to the driver, or keeps it in quarantine.
     pub(crate) fn give_back(&self, piece: Piece) -> Result<()> {
-        piece.give_back(self.calls()).inspect_err(|_| lock(&self.inner.quarantine).push(piece))
+        piece
+            .give_back(self.calls())
+            .inspect_err(|_| lock(&self.inner.quarantine).push(piece))
     }
 
     #[inline]
@@ -235,7 +241,9 @@ impl Driver {
     }
 
     pub(crate) fn check_location(&self, location: Location) -> Result<()> {
-        location.device().map_or(Ok(()), |ordinal| self.check_device(ordinal))
+        location
+            .device()
+            .map_or(Ok(()), |ordinal| self.check_device(ordinal))
     }
 
     /// Granularity of these properties; the driver is asked once for each set of them.
@@ -255,10 +263,15 @@ impl Driver {
         }
         let mut unit = None;
         for ordinal in 0..self.device_count() {
-            let minimum = self.granularity(&Recipe::plain(Location::Device(ordinal)))?.minimum();
+            let minimum = self
+                .granularity(&Recipe::plain(Location::Device(ordinal)))?
+                .minimum();
             unit = Some(unit.map_or(minimum, |least: usize| least.min(minimum)));
         }
-        let unit = unit.ok_or(Error::NoSuchDevice { ordinal: 0, count: 0 })?;
+        let unit = unit.ok_or(Error::NoSuchDevice {
+            ordinal: 0,
+            count: 0,
+        })?;
         Ok(*self.inner.unit.get_or_init(|| unit))
     }
 
@@ -279,14 +292,21 @@ impl Piece {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let mut pieces = std::mem::take(self.quarantine.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let mut pieces = std::mem::take(
+            self.quarantine
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
         pieces.extend(self.contexts.take());
         for piece in pieces.into_iter().rev() {
             if let Err(error) = piece.give_back(&self.calls) {
                 report::leaked(match piece {
                     Piece::Handle { size, .. } => Leak::Memory { size, error },
                     Piece::Addresses { base, size } => Leak::Addresses { base, size, error },
-                    Piece::Context { device } => Leak::Context { device: device.unsigned_abs(), error },
+                    Piece::Context { device } => Leak::Context {
+                        device: device.unsigned_abs(),
+                        error,
+                    },
                 });
             }
         }

@@ -1,5 +1,6 @@
 //! How a reservation is asked for.
 
+use super::table::MAX_UNITS;
 use super::Reservation;
 use crate::access::{Access, Rights};
 use crate::driver::{Driver, Piece};
@@ -26,7 +27,12 @@ enum Place {
 
 impl ReservationBuilder {
     pub(super) fn new(size: usize) -> Self {
-        ReservationBuilder { size, alignment: 0, address: Place::Anywhere, policy: Vec::new() }
+        ReservationBuilder {
+            size,
+            alignment: 0,
+            address: Place::Anywhere,
+            policy: Vec::new(),
+        }
     }
 
     /// The base is to be a multiple of this: a power of two in bytes, or 0 for the driver's choice (which is also the default).
@@ -73,13 +79,27 @@ impl ReservationBuilder {
             Place::Hint(address) => (address, None),
             Place::Exactly(address) => (address, Some(address)),
         };
-        let base = driver.calls().address_reserve(self.size, self.alignment, asked)?;
+        let base = driver
+            .calls()
+            .address_reserve(self.size, self.alignment, asked)?;
         match exactly {
             Some(wanted) if wanted != base => {
-                let undo = driver.give_back(Piece::Addresses { base, size: self.size }).err();
-                Err(Error::HintNotHonoured { wanted, got: base }.with_undo(undo.into_iter().collect()))
+                let undo = driver
+                    .give_back(Piece::Addresses {
+                        base,
+                        size: self.size,
+                    })
+                    .err();
+                Err(Error::HintNotHonoured { wanted, got: base }
+                    .with_undo(undo.into_iter().collect()))
             }
-            _ => Ok(Reservation::new(driver.clone(), base, self.size, unit, rights)),
+            _ => Ok(Reservation::new(
+                driver.clone(),
+                base,
+                self.size,
+                unit,
+                rights,
+            )),
         }
     }
 
@@ -98,20 +118,31 @@ impl ReservationBuilder {
     /// Gives the unit: what sizes and offsets in the reservation are multiples of at least.
     fn check(&self, driver: &Driver) -> Result<usize> {
         if self.size == 0 {
-            return Err(Error::ZeroSize { what: What::ReservationSize });
+            return Err(Error::ZeroSize {
+                what: What::ReservationSize,
+            });
         }
         if self.alignment != 0 && !self.alignment.is_power_of_two() {
-            return Err(Error::BadAlignment { alignment: self.alignment });
+            return Err(Error::BadAlignment {
+                alignment: self.alignment,
+            });
         }
         let unit = driver.unit()?;
         aligned(What::ReservationSize, self.size, unit)?;
         if let Place::Hint(address) | Place::Exactly(address) = self.address {
-            let address = usize::try_from(address).map_err(|_| Error::Overflow { offset: usize::MAX, size: self.size })?;
+            let address = usize::try_from(address).map_err(|_| Error::Overflow {
+                offset: usize::MAX,
+                size: self.size,
+            })?;
             aligned(What::Address, address, unit)?;
             if address.checked_add(self.size).is_none() {
-                return Err(Error::Overflow { offset: address, size: self.size });
+                return Err(Error::Overflow {
+                    offset: address,
+                    size: self.size,
+                });
             }
         }
-        Ok(unit)
+        // Reservations of thousands of millions of granules are mapped in coarser steps.
+        Ok(unit.max((self.size / MAX_UNITS + 1).next_power_of_two()))
     }
 }

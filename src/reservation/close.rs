@@ -35,8 +35,15 @@ impl fmt::Debug for CloseError {
 
 impl fmt::Display for CloseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the reservation could not be closed, {} mappings are left: {}", self.reservation.mapping_count(), self.error)?;
-        self.further.iter().try_for_each(|error| write!(f, "; {error}"))
+        write!(
+            f,
+            "the reservation could not be closed, {} mappings are left: {}",
+            self.reservation.mapping_count(),
+            self.error
+        )?;
+        self.further
+            .iter()
+            .try_for_each(|error| write!(f, "; {error}"))
     }
 }
 
@@ -83,18 +90,30 @@ impl Reservation {
         self.finish(leaks, kept)
     }
 
-    fn finish(self, leaks: Vec<Leak>, kept: Vec<(usize, Allocation)>) -> Result<Vec<(usize, Allocation)>, Box<CloseError>> {
+    fn finish(
+        self,
+        leaks: Vec<Leak>,
+        kept: Vec<(usize, Allocation)>,
+    ) -> Result<Vec<(usize, Allocation)>, Box<CloseError>> {
         let mut errors = leaks.into_iter().map(Leak::into_error);
         match errors.next() {
             None => Ok(kept),
-            Some(error) => Err(Box::new(CloseError { error, further: errors.collect(), reservation: self, kept })),
+            Some(error) => Err(Box::new(CloseError {
+                error,
+                further: errors.collect(),
+                reservation: self,
+                kept,
+            })),
         }
     }
 
     /// Undoes all that can be undone, and tells what could not.
     fn teardown(&mut self, mut disposal: Disposal<'_>) -> Vec<Leak> {
         let mut leaks = Vec::new();
-        let mut order: Vec<(u64, usize)> = self.mappings().map(|mapping| (mapping.place().serial, mapping.offset() / self.unit)).collect();
+        let mut order: Vec<(u64, usize)> = self
+            .mappings()
+            .map(|mapping| (mapping.place().serial, mapping.offset() / self.unit))
+            .collect();
         order.sort_unstable();
         for (_, unit) in order.into_iter().rev() {
             self.undo(unit, &mut disposal, &mut leaks);
@@ -105,7 +124,11 @@ impl Reservation {
         if leaks.is_empty() {
             match self.driver.calls().address_free(self.base, self.size) {
                 Ok(()) => self.closed = true,
-                Err(error) => leaks.push(Leak::Addresses { base: self.base, size: self.size, error }),
+                Err(error) => leaks.push(Leak::Addresses {
+                    base: self.base,
+                    size: self.size,
+                    error,
+                }),
             }
         }
         leaks
@@ -116,7 +139,11 @@ impl Reservation {
             return;
         };
         if let Err(error) = mapping.unmap() {
-            leaks.push(Leak::Mapping { address: mapping.address(), size: mapping.size(), error });
+            leaks.push(Leak::Mapping {
+                address: mapping.address(),
+                size: mapping.size(),
+                error,
+            });
             return;
         }
         let Some(mapping) = self.table.remove(unit) else {
@@ -130,14 +157,19 @@ impl Reservation {
         };
         match (handle, disposal) {
             (None, _) => {}
-            (Some(handle), Disposal::Keep(kept)) => kept.push((offset, Allocation::from_handle(handle))),
+            (Some(handle), Disposal::Keep(kept)) => {
+                kept.push((offset, Allocation::from_handle(handle)))
+            }
             (Some(handle), Disposal::Release) => self.release_or_keep(handle, leaks),
         }
     }
 
     fn release_or_keep(&mut self, handle: Handle, leaks: &mut Vec<Leak>) {
         if let Err((handle, error)) = handle.release() {
-            leaks.push(Leak::Memory { size: handle.size(), error });
+            leaks.push(Leak::Memory {
+                size: handle.size(),
+                error,
+            });
             self.stuck.push(handle);
         }
     }

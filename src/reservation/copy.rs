@@ -20,7 +20,9 @@ impl Reservation {
     #[doc(alias = "cuMemcpyHtoD")]
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
         let address = self.address(offset);
-        let device = self.device_that(&[self.beneath(offset, bytes.len())?.needing(Access::ReadWrite)])?;
+        let device = self.device_that(&[self
+            .beneath(offset, bytes.len())?
+            .needing(Access::ReadWrite)])?;
         self.run(&device, |calls| calls.copy_to_device(address, bytes))
     }
 
@@ -32,7 +34,8 @@ impl Reservation {
     #[doc(alias = "cuMemcpyDtoH")]
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let address = self.address(offset);
-        let device = self.device_that(&[self.beneath(offset, bytes.len())?.needing(Access::Read)])?;
+        let device =
+            self.device_that(&[self.beneath(offset, bytes.len())?.needing(Access::Read)])?;
         self.run(&device, |calls| calls.copy_to_host(bytes, address))
     }
 
@@ -44,7 +47,9 @@ impl Reservation {
     #[doc(alias = "cuMemsetD8")]
     pub fn fill(&mut self, offset: usize, size: usize, value: u8) -> Result<()> {
         let device = self.device_that(&[self.beneath(offset, size)?.needing(Access::ReadWrite)])?;
-        self.run(&device, |calls| calls.fill(self.address(offset), value, size))
+        self.run(&device, |calls| {
+            calls.fill(self.address(offset), value, size)
+        })
     }
 
     /// Copies `size` bytes from one place of this reservation to another that does not overlap it.
@@ -57,10 +62,15 @@ impl Reservation {
         let target = self.beneath(to, size)?.needing(Access::ReadWrite);
         let source = self.beneath(from, size)?.needing(Access::Read);
         if to.abs_diff(from) < size {
-            return Err(Error::Overlap { asked: target.range(), existing: source.range() });
+            return Err(Error::Overlap {
+                asked: target.range(),
+                existing: source.range(),
+            });
         }
         let device = self.device_that(&[target, source])?;
-        self.run(&device, |calls| calls.copy_on_device(self.address(to), self.address(from), size))
+        self.run(&device, |calls| {
+            calls.copy_on_device(self.address(to), self.address(from), size)
+        })
     }
 
     /// Copies `size` bytes from another reservation.
@@ -69,14 +79,22 @@ impl Reservation {
     ///
     /// As [`write`](Reservation::write), and [`Error::ForeignDriver`].
     #[doc(alias = "cuMemcpyDtoD")]
-    pub fn copy_from(&mut self, to: usize, other: &Reservation, from: usize, size: usize) -> Result<()> {
+    pub fn copy_from(
+        &mut self,
+        to: usize,
+        other: &Reservation,
+        from: usize,
+        size: usize,
+    ) -> Result<()> {
         if !other.driver.is_same(&self.driver) {
             return Err(Error::ForeignDriver);
         }
         let target = self.beneath(to, size)?.needing(Access::ReadWrite);
         let source = other.beneath(from, size)?.needing(Access::Read);
         let device = self.device_that(&[target, source])?;
-        self.run(&device, |calls| calls.copy_on_device(self.address(to), other.address(from), size))
+        self.run(&device, |calls| {
+            calls.copy_on_device(self.address(to), other.address(from), size)
+        })
     }
 
     fn run(&self, device: &Device, operation: impl FnOnce(&Calls) -> Result<()>) -> Result<()> {
@@ -88,15 +106,23 @@ impl Reservation {
 
     /// A device that has what each of the ranges needs.
     fn device_that(&self, needs: &[Need<'_>]) -> Result<Device> {
-        let candidates = needs.iter().flat_map(Need::locations).filter_map(Location::device);
+        let candidates = needs
+            .iter()
+            .flat_map(Need::locations)
+            .filter_map(Location::device);
         let mut missing = None;
         for ordinal in candidates {
-            match needs.iter().find(|need| !need.met_by(Location::Device(ordinal))) {
+            match needs
+                .iter()
+                .find(|need| !need.met_by(Location::Device(ordinal)))
+            {
                 None => return self.driver.device(ordinal),
                 Some(need) => missing = Some(need),
             }
         }
-        Err(missing.or(needs.first()).map_or(Error::ForeignDriver, Need::refusal))
+        Err(missing
+            .or(needs.first())
+            .map_or(Error::ForeignDriver, Need::refusal))
     }
 }
 
@@ -109,13 +135,21 @@ struct Need<'a> {
 
 impl<'a> Beneath<'a> {
     fn needing(self, access: Access) -> Need<'a> {
-        Need { reservation: self.reservation, asked: self.asked, access }
+        Need {
+            reservation: self.reservation,
+            asked: self.asked,
+            access,
+        }
     }
 }
 
 impl Need<'_> {
     fn mappings(&self) -> Beneath<'_> {
-        Beneath { reservation: self.reservation, next: self.asked.start, asked: self.asked.clone() }
+        Beneath {
+            reservation: self.reservation,
+            next: self.asked.start,
+            asked: self.asked.clone(),
+        }
     }
 
     fn range(&self) -> Range<usize> {
@@ -125,7 +159,10 @@ impl Need<'_> {
     /// Everybody that has some right to the first mapping.
     fn locations(&self) -> impl Iterator<Item = Location> + '_ {
         let first = self.mappings().next();
-        first.into_iter().flat_map(|mapping| self.reservation.rights(mapping)).map(|(location, _)| location)
+        first
+            .into_iter()
+            .flat_map(|mapping| self.reservation.rights(mapping))
+            .map(|(location, _)| location)
     }
 
     fn met_by(&self, location: Location) -> bool {
@@ -136,7 +173,14 @@ impl Need<'_> {
     }
 
     fn refusal(&self) -> Error {
-        let verb = if self.access.writes() { "write" } else { "read" };
-        Error::NoAccess { range: self.asked.clone(), verb }
+        let verb = if self.access.writes() {
+            "write"
+        } else {
+            "read"
+        };
+        Error::NoAccess {
+            range: self.asked.clone(),
+            verb,
+        }
     }
 }

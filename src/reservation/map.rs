@@ -24,10 +24,22 @@ impl Reservation {
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Misaligned`], [`Error::Overlap`],
     /// [`Error::ForeignDriver`]. From the driver: [`Error::OutOfMemory`] or another failure. Nothing is changed then.
     #[doc(alias = "cuMemMap")]
-    pub fn map(&mut self, offset: usize, size: usize, props: &AllocationProps) -> Result<MappingId> {
-        self.vacant(offset, size, props.driver(), || Ok(props.granularity()?.minimum()))?;
+    pub fn map(
+        &mut self,
+        offset: usize,
+        size: usize,
+        props: &AllocationProps,
+    ) -> Result<MappingId> {
+        self.vacant(offset, size, props.driver(), || {
+            Ok(props.granularity()?.minimum())
+        })?;
         let handle = Handle::create(props, size)?;
-        self.place(offset, (handle.raw(), size), props.location(), Backing::Owned(handle))
+        self.place(
+            offset,
+            (handle.raw(), size),
+            props.location(),
+            Backing::Owned(handle),
+        )
     }
 
     /// [`map`](Reservation::map), and gives the handle up afterwards (`cuMemRelease`): the driver keeps the memory for as long as it
@@ -37,7 +49,12 @@ impl Reservation {
     ///
     /// As [`map`](Reservation::map).
     #[doc(alias = "cuMemRelease")]
-    pub fn map_releasing(&mut self, offset: usize, size: usize, props: &AllocationProps) -> Result<MappingId> {
+    pub fn map_releasing(
+        &mut self,
+        offset: usize,
+        size: usize,
+        props: &AllocationProps,
+    ) -> Result<MappingId> {
         let id = self.map(offset, size, props)?;
         let Some(mapping) = self.table.get_mut(offset / self.unit) else {
             return Ok(id);
@@ -49,8 +66,10 @@ impl Reservation {
             Ok(()) => Ok(id),
             Err((handle, error)) => {
                 *mapping.backing_mut() = Backing::Owned(handle);
-                let mapping = self.table.remove(offset / self.unit);
-                Err(mapping.map_or(error, |mapping| self.undo_mapping(mapping, error)))
+                match self.table.remove(offset / self.unit) {
+                    Some(mapping) => Err(self.undo_mapping(mapping, error)),
+                    None => Err(error),
+                }
             }
         }
     }
@@ -66,16 +85,30 @@ impl Reservation {
     #[doc(alias = "cuMemMap")]
     pub fn map_existing(&mut self, offset: usize, allocation: &Allocation) -> Result<MappingId> {
         let handle = allocation.share();
-        self.vacant(offset, handle.size(), handle.driver(), || Ok(handle.granularity()))?;
+        self.vacant(offset, handle.size(), handle.driver(), || {
+            Ok(handle.granularity())
+        })?;
         let (location, claimed) = (handle.location(), handle.size());
-        self.place(offset, (handle.raw(), claimed), location, Backing::Shared(handle)).map_err(|error| match allocation.origin() {
+        self.place(
+            offset,
+            (handle.raw(), claimed),
+            location,
+            Backing::Shared(handle),
+        )
+        .map_err(|error| match allocation.origin() {
             Origin::Raw if is_partial_map(&error) => Error::WrongSize { claimed },
             _ => error,
         })
     }
 
     /// The range is one that can be mapped: within the reservation, aligned, and free.
-    fn vacant(&self, offset: usize, size: usize, driver: &Driver, granularity: impl FnOnce() -> Result<usize>) -> Result<Range<usize>> {
+    fn vacant(
+        &self,
+        offset: usize,
+        size: usize,
+        driver: &Driver,
+        granularity: impl FnOnce() -> Result<usize>,
+    ) -> Result<Range<usize>> {
         if !driver.is_same(&self.driver) {
             return Err(Error::ForeignDriver);
         }
@@ -84,28 +117,53 @@ impl Reservation {
         aligned(What::Offset, offset, granularity)?;
         aligned(What::Size, size, granularity)?;
         match self.first_in(&range) {
-            Some(existing) => Err(Error::Overlap { existing: existing.range(), asked: range }),
+            Some(existing) => Err(Error::Overlap {
+                existing: self.bytes(existing),
+                asked: range,
+            }),
             None => Ok(range),
         }
     }
 
     /// Maps the backing at a vacant offset, grants, and notes it.
-    fn place(&mut self, offset: usize, memory: (RawHandle, usize), location: Location, backing: Backing) -> Result<MappingId> {
+    fn place(
+        &mut self,
+        offset: usize,
+        memory: (RawHandle, usize),
+        location: Location,
+        backing: Backing,
+    ) -> Result<MappingId> {
         let grants = self.policy.grants(location);
-        let place = Place { offset, serial: self.next_serial, rights: grants.rights, location, quarantined: false };
-        let mapping = match Mapping::make(&self.driver, self.address(offset), memory, backing, place) {
-            Ok(mapping) => mapping,
-            Err((backing, error)) => {
-                let undo = self.release(backing).err();
-                return Err(error.with_undo(undo.into_iter().collect()));
-            }
+        let place = Place {
+            offset,
+            serial: self.next_serial,
+            rights: grants.rights,
+            location,
+            quarantined: false,
         };
-        if let Err(error) = self.driver.calls().mem_set_access(mapping.address(), mapping.size(), &grants.descriptors) {
+        let mapping =
+            match Mapping::make(&self.driver, self.address(offset), memory, backing, place) {
+                Ok(mapping) => mapping,
+                Err((backing, error)) => {
+                    let undo = self.release(backing).err();
+                    return Err(error.with_undo(undo.into_iter().collect()));
+                }
+            };
+        if let Err(error) = self.driver.calls().mem_set_access(
+            mapping.address(),
+            mapping.size(),
+            &grants.descriptors,
+        ) {
             return Err(self.undo_mapping(mapping, error));
         }
         self.next_serial += 1;
-        self.table.insert(offset / self.unit, mapping);
-        Ok(MappingId { offset, serial: place.serial, reservation: self.id })
+        self.table
+            .insert(offset / self.unit, memory.1 / self.unit, mapping);
+        Ok(MappingId {
+            offset,
+            serial: place.serial,
+            reservation: self.id,
+        })
     }
 
     /// Undoes a mapping that is not in the table, because of an error that came after it was made. What cannot be undone goes
@@ -114,7 +172,11 @@ impl Reservation {
         if let Err(undo) = mapping.unmap() {
             mapping.place_mut().quarantined = true;
             self.next_serial = self.next_serial.max(mapping.place().serial + 1);
-            self.table.insert(mapping.offset() / self.unit, mapping);
+            self.table.insert(
+                mapping.offset() / self.unit,
+                mapping.size() / self.unit,
+                mapping,
+            );
             return error.with_undo(vec![undo]);
         }
         let undo = self.release(mapping.into_backing()).err();

@@ -26,7 +26,7 @@ use crate::location::Location;
 use crate::mapping::{Mapping, MappingId};
 use crate::range::within;
 use crate::sys::CUmemAccessDesc;
-use table::Table;
+use table::{Span, Table};
 
 /// A reserved range of addresses (`cuMemAddressReserve`) and the mappings in it.
 ///
@@ -107,7 +107,19 @@ impl Reservation {
         let policy = Policy::new(policy, &mut rights);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let (table, stuck) = (Table::default(), Vec::new());
-        Reservation { driver, base, size, unit, table, policy, rights, stuck, next_serial: 0, id, closed: false }
+        Reservation {
+            driver,
+            base,
+            size,
+            unit,
+            table,
+            policy,
+            rights,
+            stuck,
+            next_serial: 0,
+            id,
+            closed: false,
+        }
     }
 
     /// First address.
@@ -142,7 +154,11 @@ impl Reservation {
 
     /// How many mappings and handles the driver refused to give up in an earlier operation. They are tried again by `close`.
     pub fn quarantined(&self) -> usize {
-        self.stuck.len() + self.mappings().filter(|mapping| mapping.is_quarantined()).count()
+        self.stuck.len()
+            + self
+                .mappings()
+                .filter(|mapping| mapping.is_quarantined())
+                .count()
     }
 
     /// The access policy: what every map grants.
@@ -152,7 +168,11 @@ impl Reservation {
 
     /// The mapping that contains this byte, if it is mapped.
     pub fn mapping_at(&self, offset: usize) -> Option<&Mapping> {
-        self.table.last_up_to(offset / self.unit).filter(|mapping| mapping.range().contains(&offset))
+        let span = self
+            .table
+            .last_up_to(offset / self.unit)
+            .filter(|span| span.end > offset / self.unit)?;
+        self.table.at(span)
     }
 
     /// The mapping that a map operation made, while it exists.
@@ -168,7 +188,10 @@ impl Reservation {
 
     /// All ranges without a mapping, as offsets.
     pub fn holes(&self) -> impl Iterator<Item = Range<usize>> + '_ {
-        let starts = self.mappings().map(Mapping::range).chain(std::iter::once(self.size..self.size));
+        let starts = self
+            .mappings()
+            .map(Mapping::range)
+            .chain(std::iter::once(self.size..self.size));
         let mut end = 0;
         starts.filter_map(move |next| {
             let hole = end..next.start;
@@ -181,10 +204,18 @@ impl Reservation {
         self.base + offset as u64
     }
 
+    /// The bytes of a span of the table, as offsets.
+    fn bytes(&self, span: Span) -> Range<usize> {
+        span.start * self.unit..span.end * self.unit
+    }
+
     /// The first mapping that has bytes in the range.
-    fn first_in(&self, range: &Range<usize>) -> Option<&Mapping> {
-        let before = self.table.last_up_to(range.start / self.unit).filter(|mapping| mapping.end() > range.start);
-        before.or_else(|| self.table.first_from(range.start / self.unit)).filter(|mapping| mapping.offset() < range.end)
+    fn first_in(&self, range: &Range<usize>) -> Option<Span> {
+        let unit = range.start / self.unit;
+        let before = self.table.last_up_to(unit).filter(|span| span.end > unit);
+        before
+            .or_else(|| self.table.first_from(unit))
+            .filter(|span| span.start * self.unit < range.end)
     }
 
     /// The mappings beneath a range that is mapped throughout. The first and the last may reach beyond it.
@@ -192,15 +223,25 @@ impl Reservation {
         let asked = within(offset, size, self.size)?;
         let mut end = asked.start;
         let mut next = self.first_in(&asked);
-        while let Some(mapping) = next.filter(|mapping| mapping.offset() <= end) {
-            end = mapping.end();
+        while let Some(bytes) = next
+            .map(|span| self.bytes(span))
+            .filter(|bytes| bytes.start <= end)
+        {
+            end = bytes.end;
             if end >= asked.end {
-                return Ok(Beneath { reservation: self, next: asked.start, asked });
+                return Ok(Beneath {
+                    reservation: self,
+                    next: asked.start,
+                    asked,
+                });
             }
-            next = self.table.get(end / self.unit);
+            next = self.table.first_from(end / self.unit);
         }
-        let hole_end = self.table.first_from(end.div_ceil(self.unit)).map_or(self.size, Mapping::offset);
-        Err(Error::Hole { hole: end..hole_end.min(asked.end), asked })
+        let hole_end = next.map_or(self.size, |span| span.start * self.unit);
+        Err(Error::Hole {
+            hole: end..hole_end.min(asked.end),
+            asked,
+        })
     }
 
     /// [`beneath`](Self::beneath), for a range that is made of whole mappings.
@@ -210,7 +251,10 @@ impl Reservation {
         let cut = |mapping: &&Mapping| mapping.offset() < asked.start || mapping.end() > asked.end;
         let (first, last) = (self.mapping_at(asked.start), self.mapping_at(asked.end - 1));
         match first.filter(cut).or(last.filter(cut)) {
-            Some(mapping) => Err(Error::PartialMapping { mapping: mapping.range(), asked }),
+            Some(mapping) => Err(Error::PartialMapping {
+                mapping: mapping.range(),
+                asked,
+            }),
             None => Ok(beneath),
         }
     }
@@ -240,10 +284,17 @@ impl Policy {
     fn new(policy: Rights, sets: &mut Vec<Rights>) -> Policy {
         let mut grants = |kind: Location| {
             let rights = policy.applicable_to(kind);
-            Grants { descriptors: rights.descriptors(), rights: intern(sets, rights) }
+            Grants {
+                descriptors: rights.descriptors(),
+                rights: intern(sets, rights),
+            }
         };
         let (device_memory, host_memory) = (grants(Location::Device(0)), grants(Location::Host));
-        Policy { rights: policy, device_memory, host_memory }
+        Policy {
+            rights: policy,
+            device_memory,
+            host_memory,
+        }
     }
 
     fn grants(&self, backing: Location) -> &Grants {

@@ -15,12 +15,20 @@ impl Reservation {
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::NoSuchDevice`], [`Error::PartialMapping`], [`Error::Hole`] (the
     /// driver would skip a hole silently). A driver failure changes no rights.
     #[doc(alias = "cuMemSetAccess")]
-    pub fn set_access(&mut self, offset: usize, size: usize, location: impl Into<Location>, access: Access) -> Result<()> {
+    pub fn set_access(
+        &mut self,
+        offset: usize,
+        size: usize,
+        location: impl Into<Location>,
+        access: Access,
+    ) -> Result<()> {
         let location = location.into();
         self.driver.check_location(location)?;
         let range = self.whole(offset, size)?.asked;
         let descriptors = [descriptor(location, access)];
-        self.driver.calls().mem_set_access(self.address(range.start), range.len(), &descriptors)?;
+        self.driver
+            .calls()
+            .mem_set_access(self.address(range.start), range.len(), &descriptors)?;
         self.note(range, location, access);
         Ok(())
     }
@@ -36,12 +44,25 @@ impl Reservation {
     pub fn grant(&mut self, location: impl Into<Location>, access: Access) -> Result<()> {
         let location = location.into();
         self.driver.check_location(location)?;
-        let applies = |mapping: &&Mapping| !mapping.is_quarantined() && (mapping.location().is_host() || !location.is_host());
-        let before: Vec<_> = self.mappings().filter(applies).map(|mapping| (mapping.range(), self.rights_of(mapping, location))).collect();
+        let applies = |mapping: &&Mapping| {
+            !mapping.is_quarantined() && (mapping.location().is_host() || !location.is_host())
+        };
+        let before: Vec<_> = self
+            .mappings()
+            .filter(applies)
+            .map(|mapping| (mapping.range(), self.rights_of(mapping, location)))
+            .collect();
         let descriptors = [descriptor(location, access)];
         for (done, (range, _)) in before.iter().enumerate() {
-            if let Err(error) = self.driver.calls().mem_set_access(self.address(range.start), range.len(), &descriptors) {
-                let undo = before[..done].iter().rev().filter_map(|(range, old)| self.restore(range.clone(), location, *old, access));
+            if let Err(error) = self.driver.calls().mem_set_access(
+                self.address(range.start),
+                range.len(),
+                &descriptors,
+            ) {
+                let undo = before[..done]
+                    .iter()
+                    .rev()
+                    .filter_map(|(range, old)| self.restore(range.clone(), location, *old, access));
                 let undo: Vec<(std::ops::Range<usize>, Error)> = undo.collect();
                 for (range, _) in &undo {
                     self.note(range.clone(), location, access);
@@ -69,13 +90,21 @@ impl Reservation {
         let location = location.into();
         self.driver.check_location(location)?;
         let mapping = self.beneath(offset, 1)?.next();
-        let flags = self.driver.calls().mem_get_access(self.address(offset), location)?;
+        let flags = self
+            .driver
+            .calls()
+            .mem_get_access(self.address(offset), location)?;
         let ours = mapping.map(|mapping| self.rights_of(mapping, location));
         match (Access::from_flags(flags), ours) {
             (Some(access), Some(ours)) if access == ours => Ok(access),
             (theirs, ours) => Err(Error::Disagreement {
-                ours: format!("{location} was granted {} at offset {offset}", ours.unwrap_or_default()),
-                theirs: theirs.map_or(format!("reports access flags {flags}"), |access| format!("reports {access}")),
+                ours: format!(
+                    "{location} was granted {} at offset {offset}",
+                    ours.unwrap_or_default()
+                ),
+                theirs: theirs.map_or(format!("reports access flags {flags}"), |access| {
+                    format!("reports {access}")
+                }),
             }),
         }
     }
@@ -89,12 +118,22 @@ impl Reservation {
         self.rights[mapping.place().rights as usize].of(location)
     }
 
-    fn restore(&self, range: std::ops::Range<usize>, location: Location, old: Access, now: Access) -> Option<(std::ops::Range<usize>, Error)> {
+    fn restore(
+        &self,
+        range: std::ops::Range<usize>,
+        location: Location,
+        old: Access,
+        now: Access,
+    ) -> Option<(std::ops::Range<usize>, Error)> {
         if old == now {
             return None;
         }
         let descriptors = [descriptor(location, old)];
-        let failed = self.driver.calls().mem_set_access(self.address(range.start), range.len(), &descriptors).err()?;
+        let failed = self
+            .driver
+            .calls()
+            .mem_set_access(self.address(range.start), range.len(), &descriptors)
+            .err()?;
         Some((range, failed))
     }
 
@@ -102,7 +141,11 @@ impl Reservation {
     fn note(&mut self, range: std::ops::Range<usize>, location: Location, access: Access) {
         let mut last: Option<(u32, u32)> = None;
         let mut at = range.start;
-        while let Some(mapping) = self.table.get_mut(at / self.unit).filter(|_| at < range.end) {
+        while let Some(mapping) = self
+            .table
+            .get_mut(at / self.unit)
+            .filter(|_| at < range.end)
+        {
             at = mapping.end();
             let old = mapping.place().rights;
             let new = match last {

@@ -44,18 +44,29 @@ impl Reservation {
 
     fn unmap_whole(&mut self, range: Range<usize>) -> Result<()> {
         let mut at = range.start;
-        while let Some(mapping) = self.table.get_mut(at / self.unit).filter(|_| at < range.end) {
+        while let Some(mapping) = self
+            .table
+            .get_mut(at / self.unit)
+            .filter(|_| at < range.end)
+        {
             if let Err(error) = give_up(mapping) {
                 return Err(self.take_back(range.start..at, error));
             }
             at = mapping.end();
         }
-        if let Err(error) = self.driver.calls().mem_unmap(self.address(range.start), range.len()) {
+        if let Err(error) = self
+            .driver
+            .calls()
+            .mem_unmap(self.address(range.start), range.len())
+        {
             return Err(self.take_back(range, error));
         }
         let mut late = Vec::new();
         let mut at = range.start;
-        while let Some(mut mapping) = (at < range.end).then(|| self.table.remove(at / self.unit)).flatten() {
+        while let Some(mut mapping) = (at < range.end)
+            .then(|| self.table.remove(at / self.unit))
+            .flatten()
+        {
             at = mapping.end();
             mapping.set_unmapped();
             // Only a share can be left here; it is the last one if the caller's allocation went a moment ago.
@@ -63,7 +74,10 @@ impl Reservation {
         }
         match late.is_empty() {
             true => Ok(()),
-            false => Err(Error::NotUndone(Box::new(NotUndone { error: late.remove(0), undo: late }))),
+            false => Err(Error::NotUndone(Box::new(NotUndone {
+                error: late.remove(0),
+                undo: late,
+            }))),
         }
     }
 
@@ -71,13 +85,23 @@ impl Reservation {
     fn take_back(&mut self, range: Range<usize>, error: Error) -> Error {
         let mut undo = Vec::new();
         let mut at = range.start;
-        while let Some(mapping) = self.table.get_mut(at / self.unit).filter(|_| at < range.end) {
+        while let Some(mapping) = self
+            .table
+            .get_mut(at / self.unit)
+            .filter(|_| at < range.end)
+        {
             at = mapping.end();
             if !matches!(mapping.backing_mut(), Backing::Released) {
                 continue;
             }
             *mapping.backing_mut() = match self.driver.calls().mem_retain(mapping.address()) {
-                Ok(raw) => Backing::Owned(Handle::retained(&self.driver, raw, mapping.size(), self.unit, mapping.location())),
+                Ok(raw) => Backing::Owned(Handle::retained(
+                    &self.driver,
+                    raw,
+                    mapping.size(),
+                    self.unit,
+                    mapping.location(),
+                )),
                 Err(failure) => {
                     // Nothing is lost: the driver keeps the memory until the unmap.
                     undo.push(failure);

@@ -40,7 +40,12 @@ impl Reservation {
     /// [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Hole`].
     pub fn view(&self, offset: usize, size: usize) -> Result<View<'_>> {
         self.beneath(offset, size)?;
-        Ok(View { address: self.address(offset), offset, size, reservation: PhantomData })
+        Ok(View {
+            address: self.address(offset),
+            offset,
+            size,
+            reservation: PhantomData,
+        })
     }
 }
 
@@ -64,8 +69,14 @@ impl<'a> View<'a> {
         let size = size_of::<T>();
         let fits = size != 0 && self.size % size == 0 && self.address % align_of::<T>() as u64 == 0;
         match fits {
-            true => Ok(Elements { view: *self, element: PhantomData }),
-            false => Err(Error::Elements { range: self.offset..self.offset + self.size, size }),
+            true => Ok(Elements {
+                view: *self,
+                element: PhantomData,
+            }),
+            false => Err(Error::Elements {
+                range: self.offset..self.offset + self.size,
+                size,
+            }),
         }
     }
 }
