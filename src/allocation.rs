@@ -96,7 +96,7 @@ impl Handle {
     /// Releases the count, or gives the handle back with the reason.
     #[inline]
     pub(crate) fn release(mut self) -> Result<(), (Handle, Error)> {
-        match self.driver.calls().mem_release(self.raw, self.size, 0) {
+        match self.driver.calls().mem_release(self.raw, self.size) {
             Ok(()) => {
                 self.owned = false;
                 Ok(())
@@ -118,7 +118,7 @@ impl Drop for Handle {
             return;
         }
         // Never panics; a failure is reported, and the count is leaked with its memory.
-        if let Err(error) = self.driver.calls().mem_release(self.raw, self.size, 0) {
+        if let Err(error) = self.driver.calls().mem_release(self.raw, self.size) {
             report::leaked(Leak::Memory {
                 size: self.size,
                 error,

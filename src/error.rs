@@ -349,6 +349,11 @@ pub enum Attempt {
         /// Bytes.
         size: usize,
     },
+    /// Releasing a handle.
+    Handle {
+        /// Bytes; 0 where they are not known.
+        size: usize,
+    },
     /// Reserving addresses.
     Reserve {
         /// Bytes.
@@ -382,10 +387,19 @@ pub enum Attempt {
     },
 }
 
+impl Attempt {
+    pub(crate) fn device(device: std::ffi::c_int) -> Attempt {
+        Attempt::Device {
+            ordinal: device.unsigned_abs(),
+        }
+    }
+}
+
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Attempt::Plain => Ok(()),
+            Attempt::Handle { size } => write!(f, " (a handle of {})", Bytes(size)),
             Attempt::Device { ordinal } => write!(f, " (device {ordinal})"),
             Attempt::Range { address, size } => write!(f, " ({} at {address:#x})", Bytes(size)),
             Attempt::Reserve {

@@ -283,7 +283,7 @@ impl Driver {
 impl Piece {
     fn give_back(self, calls: &Calls) -> Result<()> {
         match self {
-            Piece::Handle { raw, size } => calls.mem_release(raw, size, 0),
+            Piece::Handle { raw, size } => calls.mem_release(raw, size),
             Piece::Addresses { base, size } => calls.address_free(base, size),
             Piece::Context { device } => calls.primary_context_release(device),
         }
