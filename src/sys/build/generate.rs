@@ -121,7 +121,7 @@ pub fn generate(config: &Config, header: &Header, kept: &str) -> Result<String, 
         }
         Ok(Err(other)) => Err(format!("{what}: {other}.")),
         Err(panic) => Err(format!(
-            "{what}: bindgen stopped with\n{}\nA libclang older than 9 does that; install a newer one or set LIBCLANG_PATH.",
+            "{what}: bindgen stopped with\n{}\nA libclang that is too old does that; install a newer one, or set LIBCLANG_PATH to its folder.",
             shorten(&panic)
         )),
     }
