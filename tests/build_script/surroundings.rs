@@ -77,7 +77,9 @@ impl Surroundings {
             .envs(self.environment.iter().cloned())
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .output()
-            .unwrap();
+            .unwrap_or_else(|why| {
+                panic!("{SCRIPT}: {why}; this test needs the machine that built it")
+            });
         let stdout = String::from_utf8(output.stdout).unwrap();
         let said = |key: &str| -> Vec<String> {
             stdout
