@@ -28,10 +28,9 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            // `cargo::error` came with cargo 1.84; an older one shows what a failed script wrote to stderr.
+            // A cargo older than 1.84 does not know `cargo::error`, and shows the lines as what a failed script wrote.
             for line in message.lines() {
                 println!("cargo::error={line}");
-                eprintln!("error: {line}");
             }
             ExitCode::FAILURE
         }

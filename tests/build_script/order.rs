@@ -4,7 +4,7 @@ use crate::surroundings::{machine_has_a_header, Surroundings};
 
 #[test]
 fn the_order_of_the_search() {
-    let here = Surroundings::new("order");
+    let mut here = Surroundings::new("order");
     let named = here.old_header("named/cuda.h");
     let home = here.old_header("home/include/cuda.h");
     let path = here.old_header("path/include/cuda.h");
@@ -24,15 +24,11 @@ fn the_order_of_the_search() {
         if *variable == "PATH" && machine_has_a_header() {
             continue;
         }
-        let run = Surroundings {
-            root: here.root.clone(),
-            environment: places[first..]
-                .iter()
-                .map(|(name, folder, _)| (*name, folder.to_str().unwrap().to_owned()))
-                .collect(),
-        };
-        run.run().assert_found(header);
-        std::mem::forget(run); // The folder is `here`'s.
+        here.environment = places[first..]
+            .iter()
+            .map(|(name, folder, _)| (*name, folder.to_str().unwrap().to_owned()))
+            .collect();
+        here.run().assert_found(header);
     }
 }
 

@@ -62,6 +62,85 @@ fn a_libclang_without_c_headers_will_do() {
     }
 }
 
+#[test]
+fn without_rustfmt_the_declarations_differ_in_layout_only() {
+    let bare = |text: &str| -> String {
+        // A line that is broken gains a comma.
+        text.chars()
+            .filter(|each| !each.is_whitespace() && *each != ',')
+            .collect()
+    };
+    for folder in test_headers() {
+        let here = Surroundings::new("rustfmt").set("CUDA_VMM_HEADER", &folder);
+        let nothing = here.path("nothing");
+        let run = here
+            .set("CUDA_VMM_REQUIRE_HEADER", "1")
+            .set("PATH", nothing)
+            .run();
+        assert!(run.succeeded, "{}: {:#?}", folder.display(), run.errors);
+        let declarations = run.declarations.unwrap();
+        assert_ne!(declarations, KEPT);
+        assert_eq!(bare(&declarations), bare(KEPT));
+    }
+}
+
+/// What `src/sys/newer.rs` declares by hand: lines of the form `pub const NAME: Self = Self(8);`.
+fn newer_constants() -> Vec<(&'static str, u32)> {
+    let lines = include_str!("../../src/sys/newer.rs").lines();
+    let constants: Vec<_> = lines
+        .filter_map(|line| line.trim().strip_prefix("pub const "))
+        .map(|rest| {
+            let (name, value) = rest.split_once(": Self = Self(").expect("the form above");
+            let value = value.strip_suffix(");").expect("the form above");
+            (name, value.parse().expect("a decimal number"))
+        })
+        .collect();
+    assert!(!constants.is_empty());
+    constants
+}
+
+#[test]
+fn every_header_that_has_a_newer_constant_gives_it_the_same_value() {
+    let mut most = 0;
+    let headers = test_headers();
+    for folder in &headers {
+        let text =
+            String::from_utf8_lossy(&std::fs::read(folder.join("cuda.h")).unwrap()).into_owned();
+        let mut found = 0;
+        for (name, value) in newer_constants() {
+            if let Some(theirs) = enumerator(&text, name) {
+                assert_eq!(theirs, value, "{name} in {}", folder.display());
+                found += 1;
+            }
+        }
+        most = most.max(found);
+    }
+    assert!(
+        headers.is_empty() || most == newer_constants().len(),
+        "no header of CUDA_VMM_TEST_HEADERS is new enough for all that src/sys/newer.rs declares"
+    );
+}
+
+/// The value of `NAME = value`, in an enumeration of the header.
+fn enumerator(text: &str, name: &str) -> Option<u32> {
+    text.lines().find_map(|line| {
+        let value = line
+            .trim()
+            .strip_prefix(name)?
+            .trim_start()
+            .strip_prefix('=')?;
+        let digits: String = value
+            .trim_start()
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect();
+        match digits.strip_prefix("0x") {
+            Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16).ok(),
+            None => digits.parse().ok(),
+        }
+    })
+}
+
 /// The hand-written `CUmemLocation` is held to the header's by the C compiler.
 #[test]
 fn a_header_with_another_location_struct_is_refused() {

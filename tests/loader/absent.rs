@@ -34,6 +34,23 @@ fn no_driver_at_all() {
     );
 }
 
+#[test]
+fn reasons_that_differ_are_all_told() {
+    let denied = Attempt {
+        file: "libcuda.so".to_owned(),
+        reason: "libcuda.so: cannot open shared object file: Permission denied".to_owned(),
+    };
+    let tried = vec![absent("libcuda.so.1"), denied, absent("/opt/libcuda.so.1")];
+    assert_eq!(
+        LoadError::NotFound { tried }.to_string(),
+        "no CUDA driver library found (tried libcuda.so.1, /opt/libcuda.so.1: \
+         cannot open shared object file: No such file or directory; \
+         libcuda.so: cannot open shared object file: Permission denied); \
+         install the NVIDIA driver, or add the folder that holds libcuda.so.1 to LD_LIBRARY_PATH \
+         (in a container: start it with the NVIDIA runtime)"
+    );
+}
+
 fn absent(file: &str) -> Attempt {
     Attempt {
         file: file.to_owned(),
@@ -55,12 +72,12 @@ fn a_path_that_is_not_there() {
 
 #[test]
 fn a_path_with_a_nul_in_it() {
-    let path = Path::new(OsStr::from_bytes(b"/tmp/lib\0cuda.so"));
+    let path = Path::new(OsStr::from_bytes(b"/opt/lib\0cuda.so"));
     assert_eq!(
         Library::open_path(path).unwrap_err(),
         LoadError::NotFound {
             tried: vec![Attempt {
-                file: "/tmp/lib\0cuda.so".to_owned(),
+                file: "/opt/lib\0cuda.so".to_owned(),
                 reason: "the path contains a NUL byte".to_owned(),
             }]
         }

@@ -59,8 +59,8 @@ const UNSTABLE: &[&str] = &[
 /// asserts its layout.
 const BY_HAND: &str = "CUmemLocation_st";
 
-/// A compiler's complaints are shown up to this many lines; the first says what is wrong.
-const SHOWN_LINES: usize = 12;
+/// Of a compiler's complaints the first says what is wrong, and cargo repeats all of them.
+const SHOWN_LINES: usize = 6;
 
 /// Whether libclang can be loaded, or the reason why not.
 pub fn find_libclang() -> Result<(), String> {
@@ -79,6 +79,7 @@ pub fn generate(config: &Config, header: &Header, kept: &str) -> Result<String, 
         .header(path_text(&wrapper)?)
         .clang_arg(format!("-I{}", path_text(&header.folder)?))
         .clang_arg(format!("-idirafter{}", path_text(&c_library)?))
+        .clang_arg("-ferror-limit=4")
         .default_enum_style(EnumVariation::NewType {
             is_bitfield: false,
             is_global: false,
@@ -120,7 +121,7 @@ pub fn generate(config: &Config, header: &Header, kept: &str) -> Result<String, 
         }
         Ok(Err(other)) => Err(format!("{what}: {other}.")),
         Err(panic) => Err(format!(
-            "{what}: bindgen stopped with\n{}\nA libclang older than 9 does that; install a newer one or set LIBCLANG_PATH.",
+            "{what}: bindgen stopped with\n{}\nA libclang that is too old does that; install a newer one, or set LIBCLANG_PATH to its folder.",
             shorten(&panic)
         )),
     }
