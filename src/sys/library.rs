@@ -2,4 +2,7 @@
 use super::{Call, CallTable};
 /// The driver library.
 #[derive(Debug)]
-pub struct Library { _table: CallTable, _c: Call }
+pub struct Library {
+    _table: CallTable,
+    _c: Call,
+}
