@@ -33,7 +33,7 @@ impl<'g> Busy<'g> {
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING.0;
         call!(gpu, cuStreamCreate(&mut stream, flags) => SUCCESS);
         if let Some(sim) = &gpu.driver().sim {
-            sim.hold_stream(stream);
+            assert!(sim.hold_stream(stream), "a stream that was just created");
         }
         for round in 0..ROUNDS {
             call!(gpu, cuMemsetD8Async(range.base, round, range.size, stream) => SUCCESS);
@@ -49,7 +49,7 @@ impl<'g> Busy<'g> {
     /// Lets the work run and says how it ended.
     pub fn finish(&self) -> CUresult {
         if let Some(sim) = &self.gpu.driver().sim {
-            sim.release_stream(self.stream);
+            assert!(sim.release_stream(self.stream), "a stream that is held");
         }
         unsafe { self.gpu.calls().cuStreamSynchronize(self.stream) }
     }

@@ -27,6 +27,9 @@ pub struct Case {
 pub enum Run {
     /// In this process, with device 0's primary context current; must leave nothing behind.
     Here(fn(&Gpu)),
+    /// As here, but in a process of its own: where a driver might not survive the case, or would be disturbed by what else
+    /// the process holds.
+    Alone(fn(&Gpu)),
     /// In a process of its own, which has not made a driver call yet.
     Apart(fn(Which)),
 }
@@ -73,7 +76,17 @@ pub const fn case(name: &'static str, fact: &'static str, run: fn(&Gpu)) -> Case
     }
 }
 
-/// A case in a process of its own.
+/// A case in a process of its own, with a context.
+pub const fn alone(name: &'static str, fact: &'static str, run: fn(&Gpu)) -> Case {
+    Case {
+        name,
+        fact,
+        need: None,
+        run: Run::Alone(run),
+    }
+}
+
+/// A case in a process of its own that has not made a driver call yet.
 pub const fn apart(name: &'static str, fact: &'static str, run: fn(Which)) -> Case {
     Case {
         name,

@@ -2,9 +2,8 @@
 
 use cuda_vmm::sys::CUdeviceptr;
 
-use crate::case::{apart, case, Need, Section};
+use crate::case::{alone, case, Need, Section};
 use crate::codes::{call, INVALID_VALUE, NOT_FOUND};
-use crate::driver::{Driver, Which};
 use crate::gpu::{Gpu, UNRESERVED};
 use crate::owned::{Handle, Range};
 use crate::props::{device, pinned, rights, NONE, NO_ACCESS, READ_WRITE};
@@ -107,19 +106,19 @@ pub const SECTION: Section = Section {
             ONLY_THE_START,
             over_the_end,
         ),
-        apart(
+        alone(
             "over_the_end_of_the_only_reservation",
             ONLY_THE_START,
-            |which| over_the_end(&Gpu::open(Driver::open(which, 1))),
+            over_the_end,
         ),
-        apart("behind_the_only_reservation", OUTSIDE, |which| {
-            outside_the_only_reservation(which, |range| range.end())
+        alone("behind_the_only_reservation", OUTSIDE, |gpu| {
+            outside_the_only_reservation(gpu, |range| range.end())
         }),
-        apart("far_behind_the_only_reservation", OUTSIDE, |which| {
-            outside_the_only_reservation(which, |range| range.base + (1 << 30))
+        alone("far_behind_the_only_reservation", OUTSIDE, |gpu| {
+            outside_the_only_reservation(gpu, |range| range.base + (1 << 30))
         }),
-        apart("before_the_only_reservation", OUTSIDE, |which| {
-            outside_the_only_reservation(which, |range| range.base - (range.at(1) - range.base))
+        alone("before_the_only_reservation", OUTSIDE, |gpu| {
+            outside_the_only_reservation(gpu, |range| range.base - (range.at(1) - range.base))
         }),
         case(
             "across_adjacent_reservations",
@@ -224,8 +223,7 @@ fn over_the_end(gpu: &Gpu) {
     range.free();
 }
 
-fn outside_the_only_reservation(which: Which, place: fn(&Range<'_>) -> CUdeviceptr) {
-    let gpu = Gpu::open(Driver::open(which, 1));
+fn outside_the_only_reservation(gpu: &Gpu, place: fn(&Range<'_>) -> CUdeviceptr) {
     let memory = gpu.create(2);
     let range = gpu.reserve(4);
     gpu.nothing_changes_in(&range, || {

@@ -2,7 +2,7 @@
 
 use cuda_vmm::sys::CUmemAllocationHandleType;
 
-use crate::case::{case, Need, Section};
+use crate::case::{alone, case, Need, Section};
 use crate::codes::call;
 use crate::gpu::Gpu;
 use crate::props::POSIX_FD;
@@ -13,7 +13,7 @@ const MADE_UP: u64 = 0x55;
 pub const SECTION: Section = Section {
     name: "release",
     cases: &[
-        case("twice", "a second release is refused", |gpu| {
+        alone("twice", "a second release is refused", |gpu| {
             let memory = gpu.create(1);
             memory.release();
             gpu.nothing_changes(|| call!(gpu, cuMemRelease(memory.raw) => INVALID_VALUE));
@@ -47,12 +47,12 @@ pub const SECTION: Section = Section {
             "memory that is released while mapped stays until it is unmapped",
             while_mapped,
         ),
-        case(
+        alone(
             "while_mapped_then_map_elsewhere",
             "a handle that is released while mapped can still be mapped elsewhere",
             while_mapped_then_map_elsewhere,
         ),
-        case(
+        alone(
             "while_mapped_twice",
             "a second release is refused although the memory is still mapped",
             |gpu| {

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use cuda_vmm::sys::CUdeviceptr;
 
-use crate::case::{case, Section};
+use crate::case::{alone, case, Section};
 use crate::codes::call;
 use crate::gpu::Gpu;
 use crate::props::READ_WRITE;
@@ -19,7 +19,7 @@ pub const SECTION: Section = Section {
         case("last_byte_of_a_mapping", SAME, |gpu| {
             same_handle(gpu, |size| size - 1)
         }),
-        case(
+        alone(
             "one_more_count",
             "a retained handle has one more count to release",
             |gpu| {

@@ -81,7 +81,7 @@ fn trial(section: &'static str, case: &'static Case, which: Which, machine: &Mac
         }
         let ended = match case.run {
             Run::Here(run) => here(run, which, case.devices()),
-            Run::Apart(_) => support::play(&role),
+            Run::Alone(_) | Run::Apart(_) => support::play(&role),
         };
         let outcome = match ended {
             Ok(()) => Outcome::Agrees,
@@ -95,14 +95,9 @@ fn trial(section: &'static str, case: &'static Case, which: Which, machine: &Mac
     })
 }
 
-/// Runs a case in this process and demands that it leaves nothing behind.
+/// Runs a case in this process, a panic being its failure.
 fn here(run: fn(&Gpu), which: Which, devices: usize) -> Result<(), String> {
-    let guarded = catch_unwind(AssertUnwindSafe(|| {
-        let gpu = Gpu::open(Driver::open(which, devices));
-        let before = gpu.world();
-        run(&gpu);
-        assert_eq!(gpu.world(), before, "the case left something behind");
-    }));
+    let guarded = catch_unwind(AssertUnwindSafe(|| with_gpu(run, which, devices)));
     guarded.map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -110,19 +105,29 @@ fn here(run: fn(&Gpu), which: Which, devices: usize) -> Result<(), String> {
     })
 }
 
+/// Runs a case on a driver made ready for it, and demands that it leaves nothing behind.
+fn with_gpu(run: fn(&Gpu), which: Which, devices: usize) {
+    let gpu = Gpu::open(Driver::open(which, devices));
+    let before = gpu.world();
+    run(&gpu);
+    assert_eq!(gpu.world(), before, "the case left something behind");
+}
+
 /// Plays the part of the trial of that name, in a process that was started for it.
 pub fn play(sections: &[Section], role: &str) {
     for section in sections {
         for case in section.cases {
             for which in Which::BOTH {
-                match case.run {
-                    Run::Apart(run) if name(section.name, case, which) == role => {
-                        return run(which)
-                    }
-                    _ => {}
+                if name(section.name, case, which) == role {
+                    return match case.run {
+                        Run::Alone(run) | Run::Here(run) => {
+                            with_gpu(run, which, case.devices());
+                        }
+                        Run::Apart(run) => run(which),
+                    };
                 }
             }
         }
     }
-    panic!("no case of its own process is named {role:?}");
+    panic!("no case is named {role:?}");
 }
