@@ -1,0 +1,242 @@
+//! What lies beneath the books: the process's own memory, or more books.
+
+use std::ops::Range;
+use std::os::fd::{OwnedFd, RawFd};
+
+use crate::sys::CUmemFabricHandle;
+
+use super::super::place::{Place, Rights};
+use super::abi::Raw;
+use super::ledger::Ledger;
+use super::memory::Memory;
+use super::Answer;
+
+/// Where the bytes of an allocation are.
+#[derive(Debug)]
+pub(super) enum Store {
+    /// A memfd of its own, which can be exported.
+    Own(OwnedFd),
+    /// A part of the sparse memfd that all others of that place share.
+    Piece {
+        /// The place.
+        place: Place,
+        /// Where in the memfd.
+        offset: u64,
+    },
+    /// Pages kept in the ledger under that number.
+    Pages(u64),
+}
+
+impl Store {
+    /// The ledger's number, 0 where memory is real.
+    pub(super) fn pages(&self) -> u64 {
+        match self {
+            Store::Pages(number) => *number,
+            _ => 0,
+        }
+    }
+}
+
+/// What tells one exportable allocation from every other on this machine.
+pub(super) type Identity = (u64, u64);
+
+/// What an importer learns from a shared handle.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// The allocation's own description of its memfd.
+    pub(super) store: Store,
+    /// Which allocation it is.
+    pub(super) identity: Identity,
+    /// Where it lies.
+    pub(super) origin: Origin,
+    /// Its size in bytes.
+    pub(super) size: u64,
+}
+
+/// Where a shared allocation lies, in words that hold in every process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The device of that UUID.
+    Device([u8; 16]),
+    /// The host, no particular node.
+    Host,
+    /// A NUMA node of the host.
+    HostNuma(i32),
+}
+
+/// A part of an allocation, at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// Where it is mapped.
+    pub(super) address: u64,
+    /// Its length in bytes.
+    pub(super) size: u64,
+    /// The ledger's number of the allocation, 0 where memory is real.
+    pub(super) pages: u64,
+    /// Where in the allocation it begins.
+    pub(super) offset: u64,
+}
+
+/// One end of a copy.
+#[derive(Debug)]
+pub(super) enum End {
+    /// A buffer of the host.
+    Host(Raw),
+    /// Segments that follow each other without a gap.
+    Device(Vec<Segment>),
+}
+
+#[derive(Debug)]
+pub(super) enum Backend {
+    Memory(Memory),
+    Ledger(Ledger),
+}
+
+impl Backend {
+    pub(super) fn new(ledger_only: bool) -> Self {
+        if ledger_only {
+            Backend::Ledger(Ledger::default())
+        } else {
+            Backend::Memory(Memory::default())
+        }
+    }
+
+    /// Addresses that are ours from the start.
+    pub(super) fn first_addresses(&self) -> Range<u64> {
+        match self {
+            Backend::Memory(_) => 0..0,
+            Backend::Ledger(_) => Ledger::ADDRESSES,
+        }
+    }
+
+    /// At least so many more addresses.
+    pub(super) fn grow(&mut self, bytes: u64) -> Option<Range<u64>> {
+        match self {
+            Backend::Memory(memory) => memory.grow(bytes),
+            Backend::Ledger(_) => None,
+        }
+    }
+
+    /// Makes every address of the range ours: the pieces that were not yet, or `None` if somebody else has one.
+    pub(super) fn claim(&mut self, range: Range<u64>) -> Option<Vec<Range<u64>>> {
+        match self {
+            Backend::Memory(memory) => memory.claim(range),
+            Backend::Ledger(_) => {
+                let all = Ledger::ADDRESSES;
+                (all.start <= range.start && range.end <= all.end).then(Vec::new)
+            }
+        }
+    }
+
+    /// Hands back addresses got for one reservation alone, once all of them are free again: those that are no longer ours.
+    pub(super) fn shrink(&mut self, free: &Range<u64>) -> Vec<Range<u64>> {
+        match self {
+            Backend::Memory(memory) => memory.shrink(free),
+            Backend::Ledger(_) => Vec::new(),
+        }
+    }
+
+    /// Memory that reads zero.
+    pub(super) fn create(
+        &mut self,
+        place: Place,
+        origin: Origin,
+        size: u64,
+        exportable: bool,
+    ) -> Answer<Store> {
+        match self {
+            Backend::Memory(_) if exportable => Memory::create_own(origin, size),
+            Backend::Memory(memory) => memory.create_piece(place, size),
+            Backend::Ledger(ledger) => Ok(ledger.create()),
+        }
+    }
+
+    pub(super) fn destroy(&mut self, store: Store, size: u64) {
+        match self {
+            Backend::Memory(memory) => memory.destroy(store, size),
+            Backend::Ledger(ledger) => ledger.destroy(&store),
+        }
+    }
+
+    pub(super) fn map(&mut self, address: u64, size: u64, store: &Store) -> Answer {
+        match self {
+            Backend::Memory(memory) => memory.map(address, size, store),
+            Backend::Ledger(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn unmap(&mut self, address: u64, size: u64) -> Answer {
+        match self {
+            Backend::Memory(memory) => memory.unmap(address, size),
+            Backend::Ledger(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn protect(&mut self, address: u64, size: u64, rights: Rights) -> Answer {
+        match self {
+            Backend::Memory(memory) => memory.protect(address, size, rights),
+            Backend::Ledger(_) => Ok(()),
+        }
+    }
+
+    /// Copies `size` bytes. Both ends were checked, and reach at least so far.
+    pub(super) fn copy(&mut self, to: &End, from: &End, size: u64) {
+        match self {
+            Backend::Memory(memory) => memory.copy(to, from, size),
+            Backend::Ledger(ledger) => ledger.copy(to, from, size),
+        }
+    }
+
+    /// Sets every byte of the segments.
+    pub(super) fn fill(&mut self, to: &[Segment], value: u8) {
+        match self {
+            Backend::Memory(memory) => memory.fill(to, value),
+            Backend::Ledger(ledger) => ledger.fill(to, value),
+        }
+    }
+
+    /// A file descriptor that keeps the memory; `None` where there is none to be had.
+    pub(super) fn export(&self, store: &Store) -> Option<OwnedFd> {
+        match self {
+            Backend::Memory(_) => Memory::export(store),
+            Backend::Ledger(_) => None,
+        }
+    }
+
+    pub(super) fn import(&self, fd: RawFd) -> Option<Shared> {
+        match self {
+            Backend::Memory(_) => Memory::import(fd),
+            Backend::Ledger(_) => None,
+        }
+    }
+
+    /// Memory that another process has open under that path.
+    pub(super) fn import_path(&self, path: &str) -> Option<Shared> {
+        match self {
+            Backend::Memory(_) => Memory::import_path(path),
+            Backend::Ledger(_) => None,
+        }
+    }
+
+    /// Which allocation a store is, to those that can share it.
+    pub(super) fn identity(&self, store: &Store) -> Option<Identity> {
+        match (self, store) {
+            (Backend::Memory(_), Store::Own(fd)) => Memory::identity(fd),
+            (Backend::Ledger(ledger), Store::Pages(number)) => Some(ledger.identity(*number)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn fabric_handle(&self, store: &Store) -> Option<CUmemFabricHandle> {
+        let identity = self.identity(store)?;
+        super::fabric::handle(store, identity)
+    }
+
+    /// Whether an exported file descriptor, or an import of another simulation, is open anywhere on the machine.
+    pub(super) fn shared(&self, store: &Store) -> bool {
+        match store {
+            Store::Own(fd) => Memory::shared(fd),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! The backend with real memory: an allocation is a memfd or a part of one, addresses are an inaccessible mapping of the
+//! process, a mapping is the one mapped into the other.
+//!
+//! # Safety
+//!
+//! `MAP_FIXED` replaces whatever lies at an address, so it is used only inside the arenas: ranges that this module mapped
+//! itself, and that nothing else of the process knows but by asking the simulated driver. The books above see to it that what
+//! is copied is mapped with the rights the copy needs, and they are locked meanwhile.
+#![allow(unsafe_code)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+
+use crate::sys::CUresult;
+
+use super::super::place::{Place, Rights};
+use super::backend::{End, Identity, Origin, Segment, Shared, Store};
+use super::{Answer, Refusal};
+
+/// The arena that is asked for first; halved while the system refuses, as it does under a sanitizer or a resource limit.
+const ARENA: u64 = 64 << 30;
+
+/// What every exportable memfd's name begins with; the kernel shows it behind `/memfd:`.
+const NAME: &str = "cuda-vmm-sim:";
+
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// Start to end, and whether the range stays ours when nothing is left in it.
+    arenas: BTreeMap<u64, (u64, bool)>,
+    pools: HashMap<Place, Pool>,
+}
+
+/// The sparse memfd that the allocations of a place share unless they can be exported. A part is never used again: what
+/// was released is punched out, so the file takes no more memory than is in use.
+#[derive(Debug)]
+struct Pool {
+    file: File,
+    end: u64,
+}
+
+impl Memory {
+    pub(super) fn grow(&mut self, bytes: u64) -> Option<Range<u64>> {
+        let mut size = ARENA;
+        while size >= bytes {
+            if let Some(start) = reserve(None, size) {
+                self.arenas.insert(start, (start + size, true));
+                return Some(start..start + size);
+            }
+            size /= 2;
+        }
+        let start = reserve(None, bytes)?;
+        self.arenas.insert(start, (start + bytes, false));
+        Some(start..start + bytes)
+    }
+
+    pub(super) fn claim(&mut self, range: Range<u64>) -> Option<Vec<Range<u64>>> {
+        let mut claimed = Vec::new();
+        for gap in self.gaps(range) {
+            match reserve(Some(gap.start), gap.end - gap.start) {
+                Some(_) => claimed.push(gap),
+                None => {
+                    claimed.iter().for_each(release);
+                    return None;
+                }
+            }
+        }
+        for piece in &claimed {
+            self.arenas.insert(piece.start, (piece.end, false));
+        }
+        Some(claimed)
+    }
+
+    pub(super) fn shrink(&mut self, free: &Range<u64>) -> Vec<Range<u64>> {
+        let gone: Vec<Range<u64>> = self
+            .arenas
+            .range(free.clone())
+            .filter(|(_, (end, stays))| !stays && *end <= free.end)
+            .map(|(start, (end, _))| *start..*end)
+            .collect();
+        for arena in &gone {
+            self.arenas.remove(&arena.start);
+            release(arena);
+        }
+        gone
+    }
+
+    /// The parts of a range that lie in no arena.
+    fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut gaps = Vec::new();
+        let mut from = range.start;
+        if let Some((_, (end, _))) = self.arenas.range(..=from).next_back() {
+            from = from.max(*end);
+        }
+        for (start, (end, _)) in self.arenas.range(from..range.end.max(from)) {
+            if from < *start {
+                gaps.push(from..*start);
+            }
+            from = *end;
+        }
+        if from < range.end {
+            gaps.push(from..range.end);
+        }
+        gaps
+    }
+
+    pub(super) fn create_own(origin: Origin, size: u64) -> Answer<Store> {
+        let place = match origin {
+            Origin::Device(uuid) => uuid.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Origin::Host => "host".to_owned(),
+            Origin::HostNuma(node) => format!("node{node}"),
+        };
+        let file = memfd(&format!("{NAME}{place}:{size:x}"))?;
+        file.set_len(size).map_err(out_of_memory)?;
+        Ok(Store::Own(file.into()))
+    }
+
+    pub(super) fn create_piece(&mut self, place: Place, size: u64) -> Answer<Store> {
+        if !self.pools.contains_key(&place) {
+            let file = memfd("cuda-vmm-sim-pool")?;
+            self.pools.insert(place, Pool { file, end: 0 });
+        }
+        let Some(pool) = self.pools.get_mut(&place) else {
+            return Err(Refusal::Code(CUresult::CUDA_ERROR_OUT_OF_MEMORY));
+        };
+        let offset = pool.end;
+        pool.file.set_len(offset + size).map_err(out_of_memory)?;
+        pool.end = offset + size;
+        Ok(Store::Piece { place, offset })
+    }
+
+    pub(super) fn destroy(&mut self, store: Store, size: u64) {
+        let Store::Piece { place, offset } = store else {
+            return; // Closing its file is all there is to do, and dropping the store has done it.
+        };
+        if let Some(pool) = self.pools.get(&place) {
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            // SAFETY: a file of our own. Failure would keep its pages, which nothing can reach any more, until the end.
+            unsafe { libc::fallocate(pool.file.as_raw_fd(), mode, offset as i64, size as i64) };
+        }
+    }
+
+    pub(super) fn map(&mut self, address: u64, size: u64, store: &Store) -> Answer {
+        let (fd, offset) = match store {
+            Store::Own(fd) => (fd.as_raw_fd(), 0),
+            Store::Piece { place, offset } => match self.pools.get(place) {
+                Some(pool) => (pool.file.as_raw_fd(), *offset),
+                None => return Err(Refusal::Code(CUresult::CUDA_ERROR_UNKNOWN)),
+            },
+            Store::Pages(_) => return Err(Refusal::Code(CUresult::CUDA_ERROR_UNKNOWN)),
+        };
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        // SAFETY: the books took the range from the arenas, and nothing is mapped in it.
+        let at = unsafe {
+            libc::mmap(
+                address as *mut libc::c_void,
+                size as usize,
+                libc::PROT_NONE,
+                flags,
+                fd,
+                offset as i64,
+            )
+        };
+        checked(at != libc::MAP_FAILED)
+    }
+
+    pub(super) fn unmap(&mut self, address: u64, size: u64) -> Answer {
+        // SAFETY: the range is a mapping of ours, which lies in the arenas.
+        let at = unsafe { inaccessible(address, size, libc::MAP_FIXED) };
+        checked(at != libc::MAP_FAILED)
+    }
+
+    pub(super) fn protect(&mut self, address: u64, size: u64, rights: Rights) -> Answer {
+        let protection = match rights {
+            Rights::None => libc::PROT_NONE,
+            Rights::Read => libc::PROT_READ,
+            Rights::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+        };
+        let at = address as *mut libc::c_void;
+        // SAFETY: the range is a mapping of ours; no reference of Rust's points into it.
+        let result = unsafe { libc::mprotect(at, size as usize, protection) };
+        checked(result == 0)
+    }
+
+    pub(super) fn copy(&mut self, to: &End, from: &End, size: u64) {
+        // SAFETY: host buffers are as long as the copy says, by the call's contract; device ends were found mapped with the
+        // rights for it, and follow each other in the address space. They may overlap.
+        unsafe { libc::memmove(pointer(to), pointer(from), size as usize) };
+    }
+
+    pub(super) fn fill(&mut self, to: &[Segment], value: u8) {
+        for segment in to {
+            let at = segment.address as *mut libc::c_void;
+            // SAFETY: the segment was found mapped with the right to write.
+            unsafe { libc::memset(at, value.into(), segment.size as usize) };
+        }
+    }
+
+    pub(super) fn export(store: &Store) -> Option<OwnedFd> {
+        match store {
+            Store::Own(fd) => open_again(fd.as_raw_fd()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn import(fd: RawFd) -> Option<Shared> {
+        if fd < 0 {
+            return None;
+        }
+        Self::import_path(&format!("/proc/self/fd/{fd}"))
+    }
+
+    /// Opens the memory behind a path of `/proc`, if it is memory that a simulation exported.
+    pub(super) fn import_path(path: &str) -> Option<Shared> {
+        let target = std::fs::read_link(path).ok()?;
+        let (origin, size) = parse_name(target.to_str()?)?;
+        let file = open_shared(path)?;
+        let metadata = file.metadata().ok()?;
+        if metadata.len() != size {
+            return None;
+        }
+        Some(Shared {
+            identity: (metadata.dev(), metadata.ino()),
+            store: Store::Own(file.into()),
+            origin,
+            size,
+        })
+    }
+
+    pub(super) fn identity(fd: &OwnedFd) -> Option<Identity> {
+        let file = File::from(fd.as_fd().try_clone_to_owned().ok()?);
+        let metadata = file.metadata().ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    }
+
+    /// Every description but the allocation's own holds a shared lock for as long as a descriptor or a mapping of it is
+    /// left in any process, so an exclusive lock can be had only if there is none.
+    pub(super) fn shared(own: &OwnedFd) -> bool {
+        let fd = own.as_raw_fd();
+        // SAFETY: a file of our own.
+        let alone = unsafe { libc::flock(fd, libc::LOCK_EX | libc::LOCK_NB) } == 0;
+        if alone {
+            // SAFETY: as above.
+            unsafe { libc::flock(fd, libc::LOCK_UN) };
+        }
+        !alone
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        for (start, (end, _)) in &self.arenas {
+            release(&(*start..*end));
+        }
+    }
+}
+
+/// Maps inaccessible addresses, where asked or wherever the system likes.
+fn reserve(at: Option<u64>, size: u64) -> Option<u64> {
+    let (address, fixed) = match at {
+        Some(address) => (address, libc::MAP_FIXED_NOREPLACE),
+        None => (0, 0),
+    };
+    // SAFETY: without MAP_FIXED nothing that exists is replaced.
+    let got = unsafe { inaccessible(address, size, fixed) };
+    if got == libc::MAP_FAILED {
+        return None;
+    }
+    let got = got as u64;
+    if at.is_some_and(|address| address != got) {
+        // A kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint.
+        release(&(got..got + size));
+        return None;
+    }
+    Some(got)
+}
+
+/// # Safety
+///
+/// With `MAP_FIXED` the range must lie in the arenas.
+unsafe fn inaccessible(address: u64, size: u64, fixed: libc::c_int) -> *mut libc::c_void {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
+    let at = address as *mut libc::c_void;
+    // SAFETY: nothing is replaced but what the caller vouches for.
+    unsafe { libc::mmap(at, size as usize, libc::PROT_NONE, flags, -1, 0) }
+}
+
+fn release(range: &Range<u64>) {
+    let at = range.start as *mut libc::c_void;
+    // SAFETY: the range was mapped by `reserve`, and is used no more. Failure leaves addresses that nobody uses.
+    unsafe { libc::munmap(at, (range.end - range.start) as usize) };
+}
+
+fn pointer(end: &End) -> *mut libc::c_void {
+    match end {
+        End::Host(host) => host.pointer().cast(),
+        End::Device(segments) => {
+            segments.first().map_or(0, |segment| segment.address) as *mut libc::c_void
+        }
+    }
+}
+
+fn memfd(name: &str) -> Answer<File> {
+    let name = CString::new(name).map_err(out_of_memory)?;
+    // SAFETY: the name is a C string that outlives the call.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(Refusal::Code(CUresult::CUDA_ERROR_OUT_OF_MEMORY));
+    }
+    // SAFETY: the descriptor was just made, and nobody else has it.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// A description of its own for the file behind a descriptor of this process, with the lock that makes it count.
+fn open_again(fd: RawFd) -> Option<OwnedFd> {
+    open_shared(&format!("/proc/self/fd/{fd}")).map(OwnedFd::from)
+}
+
+fn open_shared(path: &str) -> Option<File> {
+    // The standard library opens everything with O_CLOEXEC, as the driver does.
+    let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+    // Waits for the moment in which `shared` holds the exclusive lock, and for nothing else.
+    // SAFETY: a file of our own.
+    while unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH) } != 0 {
+        if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            return None;
+        }
+    }
+    Some(file)
+}
+
+/// Reads `/memfd:cuda-vmm-sim:<where>:<size> (deleted)`.
+fn parse_name(target: &str) -> Option<(Origin, u64)> {
+    let name = target.strip_prefix("/memfd:")?.strip_prefix(NAME)?;
+    let (place, size) = name.strip_suffix(" (deleted)")?.split_once(':')?;
+    let origin = match place.strip_prefix("node") {
+        Some(node) => Origin::HostNuma(node.parse().ok()?),
+        None if place == "host" => Origin::Host,
+        None => Origin::Device(u128::from_str_radix(place, 16).ok()?.to_be_bytes()),
+    };
+    Some((origin, u64::from_str_radix(size, 16).ok()?))
+}
+
+/// The kernel refuses a mapping for want of memory for its own tables, or of map entries (`vm.max_map_count`).
+fn checked(done: bool) -> Answer {
+    if done {
+        Ok(())
+    } else {
+        Err(Refusal::Code(CUresult::CUDA_ERROR_OUT_OF_MEMORY))
+    }
+}
+
+fn out_of_memory<E>(_: E) -> Refusal {
+    Refusal::Code(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_exported_memory() {
+        let uuid = *b"cuda-vmm sim\0\0\0\x01";
+        for origin in [Origin::Device(uuid), Origin::Host, Origin::HostNuma(3)] {
+            let Ok(Store::Own(fd)) = Memory::create_own(origin, 1 << 21) else {
+                panic!("no memfd");
+            };
+            let shared = Memory::import(fd.as_raw_fd()).expect("our own memfd");
+            assert_eq!((shared.origin, shared.size), (origin, 1 << 21));
+        }
+        assert_eq!(parse_name("/memfd:cuda-vmm-sim:node0:zz (deleted)"), None);
+        assert_eq!(parse_name("/memfd:x (deleted)"), None);
+        assert_eq!(parse_name("/dev/null"), None);
+    }
+
+    #[test]
+    fn sharing_is_seen_until_the_last_descriptor_is_closed() {
+        let Ok(store @ Store::Own(_)) = Memory::create_own(Origin::Host, 1 << 21) else {
+            panic!("no memfd");
+        };
+        let Store::Own(own) = &store else { return };
+        assert!(!Memory::shared(own));
+        let exported = Memory::export(&store).unwrap();
+        let copy = exported.try_clone().unwrap();
+        assert!(Memory::shared(own));
+        drop(exported);
+        assert!(Memory::shared(own));
+        drop(copy);
+        assert!(!Memory::shared(own));
+    }
+
+    #[test]
+    fn addresses_of_others_are_not_claimed() {
+        let mut memory = Memory::default();
+        let theirs = Box::new([0u8; 8192]);
+        let page = (theirs.as_ptr() as u64) & !4095;
+        assert_eq!(memory.claim(page..page + 4096), None);
+        assert!(memory.arenas.is_empty());
+    }
+
+    #[test]
+    fn claims_fill_the_gaps_between_arenas() {
+        let mut memory = Memory::default();
+        let around = memory.grow(ARENA * 2).expect("addresses");
+        assert_eq!(memory.shrink(&around), [around.clone()]);
+        let middle = around.start + (1 << 30)..around.start + (2 << 30);
+        assert_eq!(memory.claim(middle.clone()), Some(vec![middle.clone()]));
+        let all = around.start..around.start + (3 << 30);
+        let pieces = memory.claim(all.clone()).expect("free a moment ago");
+        assert_eq!(pieces, [all.start..middle.start, middle.end..all.end]);
+        assert_eq!(memory.claim(all), Some(vec![]));
+    }
+}
