@@ -6,7 +6,7 @@
 use cuda_vmm::sys::{CUdeviceptr, CUmemAccessDesc, CUmemLocation};
 
 use crate::case::{case, Need, Section};
-use crate::codes::{call, INVALID_DEVICE, INVALID_VALUE};
+use crate::codes::{call, INVALID_DEVICE, INVALID_VALUE, NOT_FOUND};
 use crate::gpu::{Gpu, UNRESERVED};
 use crate::owned::{Handle, Range};
 use crate::props::{
@@ -39,11 +39,28 @@ pub const SECTION: Section = Section {
             "one grant covers mappings of two adjacent reservations",
             across_adjacent_reservations,
         ),
-        case(
-            "hole_in_the_middle",
-            "a hole between a mapped first and a mapped last granule is skipped in silence",
-            hole_in_the_middle,
-        ),
+        case("hole_in_the_middle", HOLE, |gpu| {
+            let gap = Gap::granted(gpu);
+            assert_eq!(
+                gpu.rights(gap.range.base),
+                Ok(READ_WRITE),
+                "before the hole"
+            );
+            assert_eq!(
+                gpu.rights(gap.range.at(1)),
+                Err(INVALID_VALUE),
+                "in the hole"
+            );
+            assert_eq!(gpu.extent(gap.range.at(1)), Err(NOT_FOUND), "in the hole");
+        }),
+        case("mapping_behind_a_hole", HOLE, |gpu| {
+            let gap = Gap::granted(gpu);
+            assert_eq!(
+                gpu.rights(gap.range.at(2)),
+                Ok(READ_WRITE),
+                "behind the hole"
+            );
+        }),
         case("hole_at_the_end", HOLE_AT_THE_END, |gpu| refused(gpu, 0, 5)),
         case(
             "hole_up_to_the_end_of_the_reservation",
@@ -184,6 +201,7 @@ pub const SECTION: Section = Section {
     ],
 };
 
+const HOLE: &str = "a hole between a mapped first and a mapped last granule is skipped in silence";
 const HOLE_AT_THE_END: &str = "a mapped start and a hole at the range's end are refused";
 const CUT: &str = "a range that cuts a mapping is refused, for all it covers";
 const UNALIGNED: &str = "an address or size off the granularity is refused";
@@ -242,6 +260,27 @@ impl<'g> Pair<'g> {
     }
 }
 
+/// Two mappings of a granule each with a hole of one granule between them.
+struct Gap<'g> {
+    range: Range<'g>,
+    _memory: [Handle<'g>; 2],
+}
+
+impl<'g> Gap<'g> {
+    /// Grants device 0 reading and writing by one call over all three granules, which must succeed.
+    fn granted(gpu: &'g Gpu) -> Self {
+        let range = gpu.reserve(16);
+        let memory = [gpu.create(1), gpu.create(1)];
+        gpu.map(range.base, &memory[0]);
+        gpu.map(range.at(2), &memory[1]);
+        gpu.grant(range.base, gpu.granules(3), READ_WRITE);
+        Gap {
+            range,
+            _memory: memory,
+        }
+    }
+}
+
 /// A grant over so many granules of the picture is refused and changes nothing.
 fn refused(gpu: &Gpu, from: usize, granules: usize) {
     let pair = Pair::new(gpu);
@@ -287,17 +326,6 @@ fn across_adjacent_reservations(gpu: &Gpu) {
     assert_eq!(gpu.rights(second.base), Ok(READ_WRITE));
     gpu.fill(first.at(3), 0x58, gpu.granules(2));
     assert_eq!(gpu.byte(second.base), 0x58);
-}
-
-fn hole_in_the_middle(gpu: &Gpu) {
-    let range = gpu.reserve(16);
-    let (one, two) = (gpu.create(1), gpu.create(1));
-    gpu.map(range.base, &one);
-    gpu.map(range.at(2), &two);
-    gpu.grant(range.base, gpu.granules(3), READ_WRITE);
-    assert_eq!(gpu.rights(range.base), Ok(READ_WRITE));
-    assert_eq!(gpu.rights(range.at(1)), Err(INVALID_VALUE));
-    assert_eq!(gpu.rights(range.at(2)), Ok(READ_WRITE));
 }
 
 fn host_numa_memory(gpu: &Gpu) {

@@ -8,8 +8,8 @@ use cuda_vmm::sys::{CUdeviceptr, CUmemRangeHandleType, CUpointer_attribute};
 use crate::case::{case, Need, Section};
 use crate::codes::{call, NOT_FOUND};
 use crate::gpu::Gpu;
-use crate::owned::Range;
-use crate::props::{READ, READ_WRITE};
+use crate::owned::{Handle, Range};
+use crate::props::{NO_ACCESS, READ, READ_WRITE};
 
 pub const SECTION: Section = Section {
     name: "copies",
@@ -39,6 +39,21 @@ pub const SECTION: Section = Section {
                 assert_eq!(gpu.bytes(at, bytes.len()), bytes);
             },
         ),
+        case(
+            "between_mappings",
+            "bytes are copied from one mapping to another",
+            |gpu| {
+                let range = gpu.reserve(4);
+                let _memory = [gpu.back(range.base, 1), gpu.back(range.at(3), 1)];
+                gpu.fill(range.base, 0x2f, gpu.granularity);
+                call!(gpu, cuMemcpyDtoD_v2(range.at(3), range.base, gpu.granularity) => SUCCESS);
+                call!(gpu, cuCtxSynchronize() => SUCCESS);
+                assert_eq!(
+                    gpu.bytes(range.at(3), gpu.granularity),
+                    vec![0x2f; gpu.granularity]
+                );
+            },
+        ),
         case("read_unmapped", CHECKED, |gpu| {
             read_refused(gpu, |range| range.at(2), 1)
         }),
@@ -64,19 +79,34 @@ pub const SECTION: Section = Section {
             call!(gpu, cuMemsetD8_v2(range.base, 1, 16) => INVALID_VALUE);
             demand_sound(gpu);
         }),
-        case(
-            "write_read_only",
-            "a write to a read-only mapping is refused",
-            |gpu| {
-                let range = gpu.reserve(4);
-                let _memory = gpu.back(range.base, 1);
-                gpu.fill(range.base, 0x21, gpu.granularity);
-                gpu.grant(range.base, gpu.granularity, READ);
-                call!(gpu, cuMemsetD8_v2(range.base, 1, gpu.granularity) => INVALID_VALUE);
-                demand_sound(gpu);
-                assert_eq!(gpu.byte(range.base), 0x21);
-            },
-        ),
+        case("read_after_access_was_taken", CHECKED, |gpu| {
+            let (range, _memory) = mapped(gpu);
+            gpu.fill(range.base, 0x21, gpu.granularity);
+            gpu.grant(range.base, gpu.granularity, NO_ACCESS);
+            demand_read_refused(gpu, range.base, 1);
+            gpu.grant(range.base, gpu.granularity, READ);
+            assert_eq!(gpu.byte(range.base), 0x21);
+        }),
+        case("copy_in_read_only", READ_ONLY, |gpu| {
+            let range = read_only(gpu, 0x21);
+            let bytes = [1_u8; 64];
+            call!(gpu, cuMemcpyHtoD_v2(range.base, bytes.as_ptr().cast(), bytes.len()) => INVALID_VALUE);
+            demand_sound(gpu);
+            assert_eq!(gpu.byte(range.base), 0x21);
+        }),
+        case("copy_between_from_unmapped", CHECKED, |gpu| {
+            let (range, _memory) = mapped(gpu);
+            gpu.fill(range.base, 0x21, gpu.granularity);
+            call!(gpu, cuMemcpyDtoD_v2(range.base, range.at(2), 64) => INVALID_VALUE);
+            demand_sound(gpu);
+            assert_eq!(gpu.byte(range.base), 0x21);
+        }),
+        case("fill_read_only", READ_ONLY, |gpu| {
+            let range = read_only(gpu, 0x21);
+            call!(gpu, cuMemsetD8_v2(range.base, 1, gpu.granularity) => INVALID_VALUE);
+            demand_sound(gpu);
+            assert_eq!(gpu.byte(range.base), 0x21);
+        }),
         case(
             "device_without_access",
             "a device without rights is refused",
@@ -168,13 +198,23 @@ pub const SECTION: Section = Section {
 
 const CHECKED: &str =
     "bytes that cannot be reached are refused before anything runs; the context stays sound";
+const READ_ONLY: &str = "a write to a read-only mapping is refused";
 const EXTENT: &str = "the extent of an address is its mapping, not its reservation";
 
 /// A reservation of four granules, the first of them mapped.
-fn mapped(gpu: &Gpu) -> (Range<'_>, crate::owned::Handle<'_>) {
+fn mapped(gpu: &Gpu) -> (Range<'_>, Handle<'_>) {
     let range = gpu.reserve(4);
     let memory = gpu.back(range.base, 1);
     (range, memory)
+}
+
+/// A reservation of one granule, filled, then readable only; the mapping alone keeps the memory.
+fn read_only(gpu: &Gpu, value: u8) -> Range<'_> {
+    let range = gpu.reserve(1);
+    gpu.back(range.base, 1).release();
+    gpu.fill(range.base, value, range.size);
+    gpu.grant(range.base, range.size, READ);
+    range
 }
 
 /// The context still works.

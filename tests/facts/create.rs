@@ -93,6 +93,12 @@ pub const SECTION: Section = Section {
         case("handle_type_posix_and_win32", WINDOWS, |gpu| {
             refused(gpu, &pinned(device(0), POSIX_FD | WIN32))
         }),
+        case("handle_type_posix_and_win32_kmt", WINDOWS, |gpu| {
+            refused(gpu, &pinned(device(0), POSIX_FD | WIN32_KMT))
+        }),
+        case("handle_types_win32_both", WINDOWS, |gpu| {
+            refused(gpu, &pinned(device(0), WIN32 | WIN32_KMT))
+        }),
         case("handle_type_fabric", NO_CHANNEL, |gpu| {
             not_permitted(gpu, FABRIC)
         })

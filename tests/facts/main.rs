@@ -70,6 +70,7 @@ fn main() -> ExitCode {
     // Cases that count free bytes must not run beside one another.
     arguments.test_threads = Some(1);
 
+    trial::keep_panics();
     let machine = trial::Machine::look();
     let conclusion = libtest_mimic::run(&arguments, trial::all(FACTS, &machine));
     if !arguments.list {

@@ -9,7 +9,7 @@ use crate::case::{case, Section};
 use crate::codes::call;
 use crate::gpu::Gpu;
 use crate::owned::Handle;
-use crate::props::{device, host, host_numa, pinned, FABRIC, NONE, POSIX_FD};
+use crate::props::{device, host, host_numa, pinned, NONE, POSIX_FD};
 
 const RECOMMENDED: CUmemAllocationGranularity_flags =
     CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
@@ -24,8 +24,10 @@ pub const SECTION: Section = Section {
         case("granularity_exportable", ONE_GRANULARITY, |gpu| {
             same_granularity(gpu, &pinned(device(0), POSIX_FD))
         }),
-        case("granularity_fabric", ONE_GRANULARITY, |gpu| {
-            same_granularity(gpu, &pinned(device(0), FABRIC))
+        case("granularity_every_handle_type", ONE_GRANULARITY, |gpu| {
+            for handle_types in 0..16 {
+                same_granularity(gpu, &pinned(device(0), handle_types));
+            }
         }),
         case("granularity_rdma_capable", ONE_GRANULARITY, |gpu| {
             let mut properties = pinned(device(0), NONE);

@@ -1,6 +1,7 @@
 //! From a case and a driver to one named trial.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::cell::RefCell;
+use std::panic::{catch_unwind, set_hook, AssertUnwindSafe};
 
 use libtest_mimic::{Completion, Failed, Trial};
 
@@ -95,14 +96,20 @@ fn trial(section: &'static str, case: &'static Case, which: Which, machine: &Mac
     })
 }
 
+thread_local! {
+    /// Where the last panic of this thread was, and what it said.
+    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Keeps panics for the report of the trial, instead of writing them between the lines of the listing.
+pub fn keep_panics() {
+    set_hook(Box::new(|panic| LAST_PANIC.set(panic.to_string())));
+}
+
 /// Runs a case in this process, a panic being its failure.
 fn here(run: fn(&Gpu), which: Which, devices: usize) -> Result<(), String> {
     let guarded = catch_unwind(AssertUnwindSafe(|| with_gpu(run, which, devices)));
-    guarded.map_err(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        text.unwrap_or("a panic without a message").to_string()
-    })
+    guarded.map_err(|_| LAST_PANIC.take())
 }
 
 /// Runs a case on a driver made ready for it, and demands that it leaves nothing behind.
