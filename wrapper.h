@@ -11,6 +11,12 @@
 #error "cuda-vmm needs the cuda.h of CUDA 11.8 or newer"
 #endif
 
+/* src/sys/location.rs declares this struct for all headers; these lines hold it to the header at hand. */
+_Static_assert(sizeof(CUmemLocation) == 8, "CUmemLocation is not 8 bytes: src/sys/location.rs does not fit this cuda.h");
+_Static_assert(__builtin_offsetof(CUmemLocation, type) == 0, "CUmemLocation.type has moved: see src/sys/location.rs");
+_Static_assert(__builtin_offsetof(CUmemLocation, id) == 4, "CUmemLocation.id has moved: see src/sys/location.rs");
+_Static_assert(sizeof(((CUmemLocation *)0)->id) == 4, "CUmemLocation.id is no int: see src/sys/location.rs");
+
 #define CALL(name) __typeof__(&name) name
 
 struct CallTable {

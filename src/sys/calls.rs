@@ -135,6 +135,7 @@ macro_rules! declare {
             /// # Safety
             ///
             /// What `resolve` returns for a name must be null or a function of that name in the CUDA driver's ABI.
+            #[allow(clippy::missing_transmute_annotations)] // The member's own type, whatever the header makes it.
             pub unsafe fn resolve(mut resolve: impl FnMut(Call) -> *const c_void) -> Self {
                 CallTable {
                     // SAFETY: each member is an optional function pointer, null when absent; the caller vouches that a
