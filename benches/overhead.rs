@@ -1,0 +1,347 @@
+//! What the crate costs on top of the driver: the same calls raw and through the crate, taken in turns.
+//!
+//! On a machine with a GPU the driver is the real one; the do-nothing driver runs everywhere and shows the bookkeeping alone.
+//! Figures are medians; ratios are of medians taken in the same run. Allocations are counted by a global allocator.
+#![allow(clippy::undocumented_unsafe_blocks, missing_docs)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Instant;
+
+use cuda_vmm::sys::{self, CUmemAccessDesc, CUmemAllocationProp, CUresult, Call, DriverCalls};
+use cuda_vmm::{Access, AllocationProps, Driver, MappingId, Reservation};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Answers SUCCESS to everything and does nothing.
+#[derive(Debug)]
+struct DoNothing;
+
+const GRANULE: usize = 2 << 20;
+
+#[allow(non_snake_case)]
+unsafe impl DriverCalls for DoNothing {
+    fn provides(&self, _: Call) -> bool {
+        true
+    }
+    unsafe fn cuInit(&self, _: u32) -> CUresult {
+        CUresult::CUDA_SUCCESS
+    }
+    unsafe fn cuDriverGetVersion(&self, version: *mut i32) -> CUresult {
+        unsafe { *version = 13000 };
+        CUresult::CUDA_SUCCESS
+    }
+    unsafe fn cuDeviceGetCount(&self, count: *mut i32) -> CUresult {
+        unsafe { *count = 1 };
+        CUresult::CUDA_SUCCESS
+    }
+    unsafe fn cuDeviceGet(&self, device: *mut i32, ordinal: i32) -> CUresult {
+        unsafe { *device = ordinal };
+        CUresult::CUDA_SUCCESS
+    }
+    unsafe fn cuMemGetAllocationGranularity(
+        &self,
+        granularity: *mut usize,
+        _: *const CUmemAllocationProp,
+        _: sys::CUmemAllocationGranularity_flags,
+    ) -> CUresult {
+        unsafe { *granularity = GRANULE };
+        CUresult::CUDA_SUCCESS
+    }
+    unsafe fn cuMemAddressReserve(
+        &self,
+        address: *mut u64,
+        _: usize,
+        _: usize,
+        _: u64,
+        _: u64,
+    ) -> CUresult {
+        unsafe { *address = 1 << 40 };
+        CUresult::CUDA_SUCCESS
+    }
+    unsafe fn cuMemAddressFree(&self, _: u64, _: usize) -> CUresult {
+        CUresult::CUDA_SUCCESS
+    }
+    unsafe fn cuMemCreate(
+        &self,
+        handle: *mut u64,
+        _: usize,
+        _: *const CUmemAllocationProp,
+        _: u64,
+    ) -> CUresult {
+        unsafe { *handle = 1 };
+        CUresult::CUDA_SUCCESS
+    }
+    unsafe fn cuMemRelease(&self, _: u64) -> CUresult {
+        CUresult::CUDA_SUCCESS
+    }
+    unsafe fn cuMemMap(&self, _: u64, _: usize, _: usize, _: u64, _: u64) -> CUresult {
+        CUresult::CUDA_SUCCESS
+    }
+    unsafe fn cuMemUnmap(&self, _: u64, _: usize) -> CUresult {
+        CUresult::CUDA_SUCCESS
+    }
+    unsafe fn cuMemSetAccess(
+        &self,
+        _: u64,
+        _: usize,
+        _: *const CUmemAccessDesc,
+        _: usize,
+    ) -> CUresult {
+        CUresult::CUDA_SUCCESS
+    }
+}
+
+fn main() {
+    println!("machine: {}, {}", processor(), std::env::consts::ARCH);
+    bookkeeping();
+    flatness();
+    close();
+    match Driver::load() {
+        Ok(driver) => against_raw_calls(&driver),
+        Err(error) => println!("gpu: not run: {error}"),
+    }
+}
+
+fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!(
+        "{} ({cores} processors)",
+        model.map_or("unknown processor", |(_, name)| name.trim())
+    )
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn do_nothing() -> Driver {
+    Driver::from_calls(Arc::new(DoNothing)).expect("a driver that does nothing starts")
+}
+
+fn reserve(driver: &Driver, size: usize) -> (Reservation, AllocationProps) {
+    let device = driver.device(0).expect("device 0");
+    let reservation = Reservation::builder(size)
+        .access(&device, Access::ReadWrite)
+        .reserve(driver)
+        .expect("reserve");
+    (reservation, AllocationProps::on(&device))
+}
+
+/// A map-unmap pair through the crate over a driver that does nothing, less the same raw calls.
+fn bookkeeping() {
+    const PAIRS: usize = 10_000;
+    let driver = do_nothing();
+    let (mut reservation, props) = reserve(&driver, 1 << 36);
+    let raw: Arc<dyn DriverCalls> = driver.calls_raw().clone();
+    let (mut through, mut bare, mut allocations) =
+        (Vec::with_capacity(101), Vec::with_capacity(101), 0);
+    for round in 0..101 {
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let start = Instant::now();
+        for pair in 0..PAIRS {
+            let offset = pair % 1000 * GRANULE;
+            let id = reservation.map(offset, GRANULE, &props).expect("map");
+            reservation.unmap(id).expect("unmap");
+        }
+        through.push(start.elapsed().as_nanos() as f64 / PAIRS as f64);
+        if round > 0 {
+            allocations += ALLOCATIONS.load(Ordering::Relaxed) - before;
+        }
+        let start = Instant::now();
+        for pair in 0..PAIRS {
+            let address = (1 << 40) + (pair % 1000 * GRANULE) as u64;
+            let mut handle = 0;
+            let (properties, access) = (CUmemAllocationProp::default(), CUmemAccessDesc::default());
+            unsafe {
+                let _ = black_box(raw.cuMemCreate(&mut handle, GRANULE, &properties, 0));
+                let _ = black_box(raw.cuMemMap(address, GRANULE, 0, handle, 0));
+                let _ = black_box(raw.cuMemSetAccess(address, GRANULE, &access, 1));
+                let _ = black_box(raw.cuMemRelease(handle));
+                let _ = black_box(raw.cuMemUnmap(address, GRANULE));
+            }
+        }
+        bare.push(start.elapsed().as_nanos() as f64 / PAIRS as f64);
+    }
+    let (through, bare) = (median(through), median(bare));
+    println!(
+        "do-nothing driver, map + unmap: {through:.0} ns, raw {bare:.0} ns, the crate adds {:.0} ns (target 150)",
+        through - bare
+    );
+    println!(
+        "heap allocations in {} steady pairs: {allocations} (target 0)",
+        100 * PAIRS
+    );
+    reservation.close().expect("close");
+}
+
+/// Pairs at random among 1,000 and among 100,000 mappings: of a free place (map, then unmap it), and of a mapping (unmap it, then map there again).
+fn flatness() {
+    const PAIRS: usize = 20_000;
+    let driver = do_nothing();
+    let mut filled: Vec<(usize, Reservation, AllocationProps, Vec<Option<MappingId>>)> = Vec::new();
+    for count in [1_000usize, 100_000] {
+        let (mut reservation, props) = reserve(&driver, 2 * count * GRANULE);
+        let ids = (0..count)
+            .map(|block| reservation.map(2 * block * GRANULE, GRANULE, &props).ok())
+            .collect();
+        filled.push((count, reservation, props, ids));
+    }
+    let (mut holes, mut mapped) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    let mut seed = 1u64;
+    let mut random = move |count: usize| {
+        seed = seed
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % count
+    };
+    for _ in 0..31 {
+        for (which, (count, reservation, props, ids)) in filled.iter_mut().enumerate() {
+            let start = Instant::now();
+            for _ in 0..PAIRS {
+                let offset = (2 * random(*count) + 1) * GRANULE;
+                let id = reservation.map(offset, GRANULE, props).expect("map");
+                reservation.unmap(id).expect("unmap");
+            }
+            holes[which].push(start.elapsed().as_nanos() as f64 / PAIRS as f64);
+            let start = Instant::now();
+            for _ in 0..PAIRS {
+                let block = random(*count);
+                let id = ids[block].take().expect("every block is mapped");
+                reservation.unmap(id).expect("unmap");
+                ids[block] = reservation.map(2 * block * GRANULE, GRANULE, props).ok();
+            }
+            mapped[which].push(start.elapsed().as_nanos() as f64 / PAIRS as f64);
+        }
+    }
+    for (what, figures) in [
+        ("map + unmap in a random hole", holes),
+        ("unmap + map of a random mapping", mapped),
+    ] {
+        let [few, many] = figures.map(median);
+        println!(
+            "{what}: {few:.0} ns among 1,000 mappings, {many:.0} ns among 100,000, ratio {:.2} (target 1.5)",
+            many / few
+        );
+    }
+}
+
+/// Close of 10,000 and of 100,000 mappings, by mapping.
+fn close() {
+    let driver = do_nothing();
+    let mut figures = [Vec::new(), Vec::new()];
+    for _ in 0..11 {
+        for (which, count) in [10_000usize, 100_000].into_iter().enumerate() {
+            let (mut reservation, props) = reserve(&driver, count * GRANULE);
+            for block in 0..count {
+                reservation
+                    .map(block * GRANULE, GRANULE, &props)
+                    .expect("map");
+            }
+            let start = Instant::now();
+            reservation.close().expect("close");
+            figures[which].push(start.elapsed().as_nanos() as f64 / count as f64);
+        }
+    }
+    let [few, many] = figures.map(median);
+    println!("close, by mapping: {few:.0} ns of 10,000, {many:.0} ns of 100,000, ratio {:.2} (linear is 1)", many / few);
+}
+
+/// The whole life of one mapping, and map + unmap alone, on the real driver: through the crate and raw.
+fn against_raw_calls(driver: &Driver) {
+    let device = driver.device(0).expect("device 0");
+    println!(
+        "gpu: {}, driver {}",
+        device.name().unwrap_or_default(),
+        driver.version()
+    );
+    for (size, rounds) in [(2 << 20, 2001), (32 << 20, 1001), (1 << 30, 301)] {
+        let props = AllocationProps::on(&device);
+        props.granularity().expect("granularity");
+        let mut figures = [Vec::new(), Vec::new(), Vec::new()];
+        for round in 0..rounds {
+            // Each goes first in turn, so that none is always the one that finds the driver warm.
+            for turn in 0..3 {
+                let which = (round + turn) % 3;
+                let start = Instant::now();
+                match which {
+                    0 => through_the_crate(driver, &props, size),
+                    1 => raw_sequence(&**driver.calls_raw(), size, true),
+                    _ => raw_sequence(&**driver.calls_raw(), size, false),
+                }
+                figures[which].push(start.elapsed().as_nanos() as f64 / 1000.0);
+            }
+        }
+        let [through, raw, unmap_first] = figures.map(median);
+        println!(
+            "gpu, reserve to free, {:4} MiB: crate {through:.1} us, raw {raw:.1} us, ratio {:.3} (target 1.02); raw with unmap before release {unmap_first:.1} us",
+            size >> 20,
+            through / raw,
+        );
+    }
+}
+
+fn through_the_crate(driver: &Driver, props: &AllocationProps, size: usize) {
+    let mut reservation = Reservation::builder(size)
+        .access(props.location(), Access::ReadWrite)
+        .reserve(driver)
+        .expect("reserve");
+    let id = reservation.map(0, size, props).expect("map");
+    reservation.unmap(id).expect("unmap");
+    reservation.close().expect("close");
+}
+
+fn raw_sequence(raw: &dyn DriverCalls, size: usize, release_first: bool) {
+    let ok = |status: CUresult| assert_eq!(status, CUresult::CUDA_SUCCESS);
+    let device = sys::CUmemLocation {
+        type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+        id: 0,
+    };
+    let properties = CUmemAllocationProp {
+        type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        location: device,
+        ..Default::default()
+    };
+    let access = CUmemAccessDesc {
+        location: device,
+        flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    let (mut base, mut handle) = (0, 0);
+    unsafe {
+        ok(raw.cuMemAddressReserve(&mut base, size, 0, 0, 0));
+        ok(raw.cuMemCreate(&mut handle, size, &properties, 0));
+        ok(raw.cuMemMap(base, size, 0, handle, 0));
+        ok(raw.cuMemSetAccess(base, size, &access, 1));
+        if release_first {
+            ok(raw.cuMemRelease(handle));
+            ok(raw.cuMemUnmap(base, size));
+        } else {
+            ok(raw.cuMemUnmap(base, size));
+            ok(raw.cuMemRelease(handle));
+        }
+        ok(raw.cuMemAddressFree(base, size));
+    }
+}

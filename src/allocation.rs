@@ -1,0 +1,351 @@
+//! Physical memory: one handle, one count, released once.
+
+#![allow(unsafe_code)] // `from_raw` is declared unsafe; no unsafe operation stands here.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::code::Code;
+use crate::driver::{Driver, Piece, RawHandle};
+use crate::error::{Error, Result};
+use crate::location::Location;
+use crate::props::{AllocationProps, Recipe};
+use crate::range::Bytes;
+use crate::report::{self, Leak};
+
+/// How an allocation's handle came to this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Origin {
+    /// Created here.
+    Created,
+    /// Retained from an address at which it is mapped.
+    Retained,
+    /// Taken over as a raw handle.
+    Raw,
+}
+
+/// One count of one physical handle. Dropping it releases; nothing else does.
+pub(crate) struct Handle {
+    driver: Driver,
+    raw: RawHandle,
+    size: usize,
+    granularity: usize,
+    location: Location,
+    origin: Origin,
+    /// Whether the count is still this value's to give back.
+    owned: bool,
+}
+
+impl Handle {
+    #[inline]
+    pub(crate) fn create(props: &AllocationProps, size: usize) -> Result<Handle> {
+        let granularity = props.granularity()?.minimum();
+        let raw = props.driver().calls().mem_create(size, props.recipe())?;
+        let location = props.location();
+        Ok(Handle {
+            driver: props.driver().clone(),
+            raw,
+            size,
+            granularity,
+            location,
+            origin: Origin::Created,
+            owned: true,
+        })
+    }
+
+    /// Wraps one more count of a handle that is mapped, taken to undo a release.
+    pub(crate) fn retained(
+        driver: &Driver,
+        raw: RawHandle,
+        size: usize,
+        granularity: usize,
+        location: Location,
+    ) -> Handle {
+        Handle {
+            driver: driver.clone(),
+            raw,
+            size,
+            granularity,
+            location,
+            origin: Origin::Created,
+            owned: true,
+        }
+    }
+
+    pub(crate) fn raw(&self) -> RawHandle {
+        self.raw
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(crate) fn granularity(&self) -> usize {
+        self.granularity
+    }
+
+    pub(crate) fn location(&self) -> Location {
+        self.location
+    }
+
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    /// Releases the count, or gives the handle back with the reason.
+    #[inline]
+    pub(crate) fn release(mut self) -> Result<(), (Handle, Error)> {
+        match self.driver.calls().mem_release(self.raw, self.size) {
+            Ok(()) => {
+                self.owned = false;
+                Ok(())
+            }
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    /// Gives the count up without releasing it: somebody else has it now.
+    pub(crate) fn disown(mut self) -> RawHandle {
+        self.owned = false;
+        self.raw
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if !self.owned {
+            return;
+        }
+        // Never panics; a failure is reported, and the count is leaked with its memory.
+        if let Err(error) = self.driver.calls().mem_release(self.raw, self.size) {
+            report::leaked(Leak::Memory {
+                size: self.size,
+                error,
+            });
+        }
+    }
+}
+
+/// Physical memory (`CUmemGenericAllocationHandle`), owned.
+///
+/// It is mapped with [`Reservation::map_existing`](crate::Reservation::map_existing), any number of times, and may be dropped while it is
+/// mapped: the mappings keep the memory. It is released exactly once, when it and the last of its mappings are gone, and can be neither copied nor
+/// cloned:
+///
+/// ```compile_fail,E0599
+/// # use cuda_vmm::Allocation;
+/// fn twice(page: Allocation) -> (Allocation, Allocation) {
+///     (page.clone(), page)
+/// }
+/// ```
+///
+/// ```compile_fail,E0382
+/// # use cuda_vmm::Allocation;
+/// fn twice(page: Allocation) -> (Allocation, Allocation) {
+///     (page, page)
+/// }
+/// ```
+///
+/// A raw handle becomes an `Allocation` only where somebody vouches for it:
+///
+/// ```compile_fail,E0133
+/// # use cuda_vmm::{Allocation, Driver};
+/// fn adopt(driver: &Driver) {
+///     let _ = Allocation::from_raw(driver, 0x1234, 2 << 20);
+/// }
+/// ```
+pub struct Allocation {
+    handle: Arc<Handle>,
+}
+
+impl Allocation {
+    pub(crate) fn create(props: &AllocationProps, size: usize) -> Result<Allocation> {
+        Handle::create(props, size).map(Allocation::from_handle)
+    }
+
+    pub(crate) fn from_handle(handle: Handle) -> Allocation {
+        Allocation {
+            handle: Arc::new(handle),
+        }
+    }
+
+    pub(crate) fn share(&self) -> Arc<Handle> {
+        self.handle.clone()
+    }
+
+    pub(crate) fn from_share(handle: Arc<Handle>) -> Allocation {
+        Allocation { handle }
+    }
+
+    /// The allocation that is mapped at this address, whoever mapped it, with one more count.
+    ///
+    /// Any address inside the mapping will do.
+    ///
+    /// # Errors
+    ///
+    /// INVALID_VALUE where virtual memory management mapped nothing (see [`Driver::is_vmm`]), or another driver failure.
+    #[doc(alias = "cuMemRetainAllocationHandle")]
+    pub fn retain(driver: &Driver, address: u64) -> Result<Allocation> {
+        let raw = driver.calls().mem_retain(address)?;
+        let described = describe(driver, raw).and_then(|recipe| {
+            let granularity = driver.granularity(&recipe)?.minimum();
+            // Asking for the size needs a context; the memory's own device has one, host memory is asked of device 0.
+            let device = driver.device(recipe.location.device().unwrap_or(0))?;
+            let (_, size) =
+                driver.with_context(&device, |calls| calls.mem_address_range(address))?;
+            Ok((recipe.location, size, granularity))
+        });
+        match described {
+            Ok((location, size, granularity)) => Ok(Allocation::from_handle(Handle {
+                driver: driver.clone(),
+                raw,
+                size,
+                granularity,
+                location,
+                origin: Origin::Retained,
+                owned: true,
+            })),
+            Err(error) => {
+                let undo = driver.give_back(Piece::Handle { raw, size: 0 }).err();
+                Err(error.with_undo(undo.into_iter().collect()))
+            }
+        }
+    }
+
+    /// Takes over a raw handle and one count of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ZeroSize`] or [`Error::Misaligned`] for a size that no handle has, or a driver failure; the handle then
+    /// stays the caller's.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a live handle of this driver: the driver follows a made-up value as a pointer.
+    /// - The caller owns one count of it and gives that up to the `Allocation`.
+    /// - `size` is the handle's size in bytes. (A wrong one cannot do harm, but mapping then fails with [`Error::WrongSize`].)
+    pub unsafe fn from_raw(driver: &Driver, raw: u64, size: usize) -> Result<Allocation> {
+        let recipe = describe(driver, raw)?;
+        let granularity = driver.granularity(&recipe)?.minimum();
+        if size == 0 {
+            return Err(Error::ZeroSize {
+                what: crate::error::What::AllocationSize,
+            });
+        }
+        crate::range::aligned(crate::error::What::AllocationSize, size, granularity)?;
+        let (driver, location) = (driver.clone(), recipe.location);
+        Ok(Allocation::from_handle(Handle {
+            driver,
+            raw,
+            size,
+            granularity,
+            location,
+            origin: Origin::Raw,
+            owned: true,
+        }))
+    }
+
+    /// Gives the raw handle and its count to the caller, who then has to release it.
+    ///
+    /// # Errors
+    ///
+    /// The allocation itself, where it is still mapped: the mappings share the one count.
+    pub fn into_raw(self) -> Result<u64, Allocation> {
+        Arc::try_unwrap(self.handle)
+            .map(Handle::disown)
+            .map_err(Allocation::from_share)
+    }
+
+    /// The raw handle, for calls that this crate does not wrap. The count stays here.
+    pub fn raw(&self) -> u64 {
+        self.handle.raw
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> usize {
+        self.handle.size
+    }
+
+    /// Where the memory lies.
+    pub fn location(&self) -> Location {
+        self.handle.location
+    }
+
+    /// How the handle came here.
+    pub fn origin(&self) -> Origin {
+        self.handle.origin
+    }
+
+    /// The properties that were granted, read back from the driver. Requests for RDMA and compression may have come to nothing.
+    ///
+    /// # Errors
+    ///
+    /// A driver failure.
+    #[doc(alias = "cuMemGetAllocationPropertiesFromHandle")]
+    pub fn granted(&self) -> Result<AllocationProps> {
+        describe(&self.handle.driver, self.handle.raw)
+            .map(|recipe| AllocationProps::of(&self.handle.driver, recipe))
+    }
+
+    /// Lets go of the memory, with the driver's answer. While mappings share it, they keep it and nothing can fail.
+    ///
+    /// # Errors
+    ///
+    /// The driver's answer, and the allocation, which can be released again.
+    #[doc(alias = "cuMemRelease")]
+    pub fn release(self) -> Result<(), ReleaseError> {
+        match Arc::into_inner(self.handle).map(Handle::release) {
+            None | Some(Ok(())) => Ok(()),
+            Some(Err((handle, error))) => Err(ReleaseError {
+                error,
+                allocation: Allocation::from_handle(handle),
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("raw", &format_args!("{:#x}", self.raw))
+            .field("size", &self.size)
+            .field("location", &self.location)
+            .field("origin", &self.origin)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Allocation").field(&*self.handle).finish()
+    }
+}
+
+impl fmt::Display for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", Bytes(self.size()), self.location())
+    }
+}
+
+/// The driver did not release an allocation, which is still owned.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct ReleaseError {
+    /// The driver's answer.
+    pub error: Error,
+    /// The allocation, to be released again.
+    pub allocation: Allocation,
+}
+
+fn describe(driver: &Driver, raw: RawHandle) -> Result<Recipe> {
+    driver
+        .calls()
+        .mem_properties(raw)
+        .map(|properties| Recipe::from_raw(&properties))
+}
+
+/// The status with which the driver refuses to map part of a handle.
+pub(crate) fn is_partial_map(error: &Error) -> bool {
+    error.code() == Some(Code::ERROR_NOT_SUPPORTED)
+}

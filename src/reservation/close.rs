@@ -1,0 +1,194 @@
+//! The end of a reservation: mappings in reverse order of their making, then the addresses.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Reservation;
+use crate::allocation::{Allocation, Handle};
+use crate::error::Error;
+use crate::mapping::Backing;
+use crate::report::{self, Leak};
+
+/// Closing failed in part. What is still held is in here, and can be closed again.
+#[non_exhaustive]
+pub struct CloseError {
+    /// The first failure.
+    pub error: Error,
+    /// Every further failure, in the order it happened.
+    pub further: Vec<Error>,
+    /// The reservation, with exactly what is still mapped.
+    pub reservation: Reservation,
+    /// What [`close_keeping`](Reservation::close_keeping) had already taken out: each allocation with the offset it was mapped at.
+    pub kept: Vec<(usize, Allocation)>,
+}
+
+impl fmt::Debug for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CloseError")
+            .field("error", &self.error)
+            .field("further", &self.further)
+            .field("reservation", &self.reservation)
+            .field("kept", &self.kept)
+            .finish()
+    }
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the reservation could not be closed, {} mappings are left: {}",
+            self.reservation.mapping_count(),
+            self.error
+        )?;
+        self.further
+            .iter()
+            .try_for_each(|error| write!(f, "; {error}"))
+    }
+}
+
+impl std::error::Error for CloseError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// What is to become of the memory of a mapping that was undone.
+enum Disposal<'a> {
+    Release,
+    Keep(&'a mut Vec<(usize, Allocation)>),
+}
+
+impl Reservation {
+    /// Unmaps everything in reverse order of mapping, releases what backed it, and frees the addresses.
+    ///
+    /// Does not wait for work that uses the memory: see [work in flight](Reservation#work-in-flight).
+    ///
+    /// # Errors
+    ///
+    /// Every failure, and the reservation with what is still mapped. One failure does not stop the rest; the addresses are freed
+    /// only when nothing is mapped in them.
+    #[doc(alias = "cuMemAddressFree")]
+    pub fn close(mut self) -> Result<(), Box<CloseError>> {
+        let leaks = self.teardown(Disposal::Release);
+        self.finish(leaks, Vec::new()).map(drop)
+    }
+
+    /// [`close`](Reservation::close), but hands over the memory that the mappings owned instead of releasing it: each allocation with the offset
+    /// it was mapped at, by order of mapping. Contents are kept.
+    ///
+    /// Memory whose handle was given up goes with its mapping, and an allocation that the caller still holds is not handed over a second time.
+    ///
+    /// # Errors
+    ///
+    /// As [`close`](Reservation::close); what was taken out already is in the error.
+    #[doc(alias = "cuMemAddressFree")]
+    pub fn close_keeping(mut self) -> Result<Vec<(usize, Allocation)>, Box<CloseError>> {
+        let mut kept = Vec::new();
+        let leaks = self.teardown(Disposal::Keep(&mut kept));
+        kept.reverse();
+        self.finish(leaks, kept)
+    }
+
+    fn finish(
+        self,
+        leaks: Vec<Leak>,
+        kept: Vec<(usize, Allocation)>,
+    ) -> Result<Vec<(usize, Allocation)>, Box<CloseError>> {
+        let mut errors = leaks.into_iter().map(Leak::into_error);
+        match errors.next() {
+            None => Ok(kept),
+            Some(error) => Err(Box::new(CloseError {
+                error,
+                further: errors.collect(),
+                reservation: self,
+                kept,
+            })),
+        }
+    }
+
+    /// Undoes all that can be undone, and tells what could not.
+    fn teardown(&mut self, mut disposal: Disposal<'_>) -> Vec<Leak> {
+        let mut leaks = Vec::new();
+        let mut order: Vec<(u64, usize)> = self
+            .mappings()
+            .map(|mapping| (mapping.place().serial, mapping.offset() / self.unit))
+            .collect();
+        order.sort_unstable();
+        for (_, unit) in order.into_iter().rev() {
+            self.undo(unit, &mut disposal, &mut leaks);
+        }
+        for handle in std::mem::take(&mut self.stuck) {
+            self.release_or_keep(handle, &mut leaks);
+        }
+        if leaks.is_empty() {
+            match self.driver.calls().address_free(self.base, self.size) {
+                Ok(()) => self.closed = true,
+                Err(error) => leaks.push(Leak::Addresses {
+                    base: self.base,
+                    size: self.size,
+                    error,
+                }),
+            }
+        }
+        leaks
+    }
+
+    fn undo(&mut self, unit: usize, disposal: &mut Disposal<'_>, leaks: &mut Vec<Leak>) {
+        let Some(mapping) = self.table.get_mut(unit) else {
+            return;
+        };
+        if let Err(error) = mapping.unmap() {
+            leaks.push(Leak::Mapping {
+                address: mapping.address(),
+                size: mapping.size(),
+                error,
+            });
+            return;
+        }
+        let Some(mapping) = self.table.remove(unit) else {
+            return;
+        };
+        let offset = mapping.offset();
+        let handle = match mapping.into_backing() {
+            Backing::Owned(handle) => Some(handle),
+            Backing::Shared(share) => Arc::into_inner(share),
+            Backing::GivenUp | Backing::Released => None,
+        };
+        match (handle, disposal) {
+            (None, _) => {}
+            (Some(handle), Disposal::Keep(kept)) => {
+                kept.push((offset, Allocation::from_handle(handle)))
+            }
+            (Some(handle), Disposal::Release) => self.release_or_keep(handle, leaks),
+        }
+    }
+
+    fn release_or_keep(&mut self, handle: Handle, leaks: &mut Vec<Leak>) {
+        if let Err((handle, error)) = handle.release() {
+            leaks.push(Leak::Memory {
+                size: handle.size(),
+                error,
+            });
+            self.stuck.push(handle);
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.closed || self.driver.calls().forked() {
+            return;
+        }
+        for leak in self.teardown(Disposal::Release) {
+            report::leaked(leak);
+        }
+        // Reported once: the fields that are dropped now must not try, and report, again.
+        for mapping in self.table.iter_mut() {
+            mapping.set_unmapped();
+        }
+        for handle in self.stuck.drain(..) {
+            handle.disown();
+        }
+    }
+}

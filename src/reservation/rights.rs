@@ -1,0 +1,163 @@
+//! Access rights are state: the policy's and each mapping's, applied with every map, and asked back from the driver.
+
+use super::{intern, Policy, Reservation};
+use crate::access::{descriptor, Access, Rights};
+use crate::error::{Error, Result};
+use crate::location::Location;
+use crate::mapping::Mapping;
+
+impl Reservation {
+    /// Says what a location may do with the whole mappings in `[offset, offset + size)` (`cuMemSetAccess`). Other locations' rights,
+    /// and the policy for later maps, stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::NoSuchDevice`], [`Error::PartialMapping`], [`Error::Hole`] (the
+    /// driver would skip a hole silently). A driver failure changes no rights.
+    #[doc(alias = "cuMemSetAccess")]
+    pub fn set_access(
+        &mut self,
+        offset: usize,
+        size: usize,
+        location: impl Into<Location>,
+        access: Access,
+    ) -> Result<()> {
+        let location = location.into();
+        self.driver.check_location(location)?;
+        let range = self.whole(offset, size)?.asked;
+        let descriptors = [descriptor(location, access)];
+        self.driver
+            .calls()
+            .mem_set_access(self.address(range.start), range.len(), &descriptors)?;
+        self.note(range, location, access);
+        Ok(())
+    }
+
+    /// Changes the policy: what the location may do with everything mapped here, now and later. A host location's rights hold for
+    /// host memory only.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchDevice`], or a driver failure. The policy and all rights are then as before, unless the error says that
+    /// undoing failed too: then the mappings that it names no longer have their old rights.
+    #[doc(alias = "cuMemSetAccess")]
+    pub fn grant(&mut self, location: impl Into<Location>, access: Access) -> Result<()> {
+        let location = location.into();
+        self.driver.check_location(location)?;
+        let applies = |mapping: &&Mapping| {
+            !mapping.is_quarantined() && (mapping.location().is_host() || !location.is_host())
+        };
+        let before: Vec<_> = self
+            .mappings()
+            .filter(applies)
+            .map(|mapping| (mapping.range(), self.rights_of(mapping, location)))
+            .collect();
+        let descriptors = [descriptor(location, access)];
+        for (done, (range, _)) in before.iter().enumerate() {
+            if let Err(error) = self.driver.calls().mem_set_access(
+                self.address(range.start),
+                range.len(),
+                &descriptors,
+            ) {
+                let undo = before[..done]
+                    .iter()
+                    .rev()
+                    .filter_map(|(range, old)| self.restore(range.clone(), location, *old, access));
+                let undo: Vec<(std::ops::Range<usize>, Error)> = undo.collect();
+                for (range, _) in &undo {
+                    self.note(range.clone(), location, access);
+                }
+                return Err(error.with_undo(undo.into_iter().map(|(_, error)| error).collect()));
+            }
+        }
+        for (range, _) in before {
+            self.note(range, location, access);
+        }
+        let mut rights = self.policy.rights.clone();
+        rights.set(location, access);
+        self.policy = Policy::new(rights, &mut self.rights);
+        Ok(())
+    }
+
+    /// What a location may do with the byte at this offset, as the driver says (`cuMemGetAccess`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`], [`Error::NoSuchDevice`], [`Error::Hole`] where nothing is mapped, [`Error::Disagreement`] where the driver's answer is
+    /// not what was granted, or a driver failure.
+    #[doc(alias = "cuMemGetAccess")]
+    pub fn access_of(&self, offset: usize, location: impl Into<Location>) -> Result<Access> {
+        let location = location.into();
+        self.driver.check_location(location)?;
+        let mapping = self.beneath(offset, 1)?.next();
+        let flags = self
+            .driver
+            .calls()
+            .mem_get_access(self.address(offset), location)?;
+        let ours = mapping.map(|mapping| self.rights_of(mapping, location));
+        match (Access::from_flags(flags), ours) {
+            (Some(access), Some(ours)) if access == ours => Ok(access),
+            (theirs, ours) => Err(Error::Disagreement {
+                ours: format!(
+                    "{location} was granted {} at offset {offset}",
+                    ours.unwrap_or_default()
+                ),
+                theirs: theirs.map_or(format!("reports access flags {flags}"), |access| {
+                    format!("reports {access}")
+                }),
+            }),
+        }
+    }
+
+    /// What was granted with a mapping, by location.
+    pub fn rights(&self, mapping: &Mapping) -> impl Iterator<Item = (Location, Access)> + '_ {
+        self.rights[mapping.place().rights as usize].iter()
+    }
+
+    pub(super) fn rights_of(&self, mapping: &Mapping, location: Location) -> Access {
+        self.rights[mapping.place().rights as usize].of(location)
+    }
+
+    fn restore(
+        &self,
+        range: std::ops::Range<usize>,
+        location: Location,
+        old: Access,
+        now: Access,
+    ) -> Option<(std::ops::Range<usize>, Error)> {
+        if old == now {
+            return None;
+        }
+        let descriptors = [descriptor(location, old)];
+        let failed = self
+            .driver
+            .calls()
+            .mem_set_access(self.address(range.start), range.len(), &descriptors)
+            .err()?;
+        Some((range, failed))
+    }
+
+    /// Notes the rights of the whole mappings in the range.
+    fn note(&mut self, range: std::ops::Range<usize>, location: Location, access: Access) {
+        let mut last: Option<(u32, u32)> = None;
+        let mut at = range.start;
+        while let Some(mapping) = self
+            .table
+            .get_mut(at / self.unit)
+            .filter(|_| at < range.end)
+        {
+            at = mapping.end();
+            let old = mapping.place().rights;
+            let new = match last {
+                Some((from, to)) if from == old => to,
+                _ => {
+                    let mut rights: Rights = self.rights[old as usize].clone();
+                    rights.set(location, access);
+                    intern(&mut self.rights, rights)
+                }
+            };
+            last = Some((old, new));
+            mapping.place_mut().rights = new;
+        }
+    }
+}
