@@ -10,7 +10,7 @@ use crate::rig::*;
 
 #[test]
 fn before_init_and_after_the_end() {
-    let sim = Simulation::new();
+    let sim = Simulation::builder().ledger_only().build().unwrap();
     let mut address = 0;
     let mut reserve = || unsafe { sim.cuMemAddressReserve(&mut address, G, 0, 0, 0) };
     assert_eq!(reserve(), CUresult::CUDA_ERROR_NOT_INITIALIZED);

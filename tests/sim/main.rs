@@ -9,6 +9,7 @@ mod faults;
 mod log;
 mod memory;
 mod misuse;
+mod modes;
 mod rig;
 mod sharing;
 mod streams;

@@ -8,6 +8,7 @@ use cuda_vmm::sys::*;
 use crate::rig::*;
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no memfd")]
 fn an_exported_descriptor_keeps_the_memory() {
     let rig = Rig::new();
     let all = rig.free_bytes();
@@ -24,6 +25,7 @@ fn an_exported_descriptor_keeps_the_memory() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no memfd")]
 fn imports_lead_to_the_same_memory() {
     let rig = Rig::new();
     let (address, handle) = rig.block(1);
@@ -42,6 +44,7 @@ fn imports_lead_to_the_same_memory() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no memfd")]
 fn a_released_allocation_can_be_had_back_through_its_descriptor() {
     let rig = Rig::new();
     let block = rig.block(1);
@@ -59,6 +62,7 @@ fn a_released_allocation_can_be_had_back_through_its_descriptor() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no memfd")]
 fn the_importers_account_is_the_exporters() {
     let (maker, taker) = (Rig::new(), Rig::new());
     let (address, handle) = maker.block(1);
@@ -73,6 +77,7 @@ fn the_importers_account_is_the_exporters() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no memfd")]
 fn a_device_is_known_by_its_uuid() {
     let uuid = [0xd0; 16];
     let maker = Rig::with(Simulation::builder().device(SimDevice::new().uuid(uuid)));
@@ -122,7 +127,7 @@ fn fabric_handles_name_and_do_not_keep() {
 
 #[test]
 fn the_ledger_has_no_descriptors() {
-    let rig = Rig::with(Simulation::builder().ledger_only());
+    let rig = Rig::ledger_only();
     let handle = rig.create(G).unwrap();
     let refused = rig.export(handle).err();
     assert_eq!(refused, Some(CUresult::CUDA_ERROR_NOT_SUPPORTED));

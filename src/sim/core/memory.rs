@@ -409,7 +409,7 @@ mod tests {
     fn claims_fill_the_gaps_between_arenas() {
         let mut memory = Memory::default();
         let around = memory.grow(ARENA * 2).expect("addresses");
-        assert_eq!(memory.shrink(&around), [around.clone()]);
+        assert_eq!(memory.shrink(&around), std::slice::from_ref(&around));
         let middle = around.start + (1 << 30)..around.start + (2 << 30);
         assert_eq!(memory.claim(middle.clone()), Some(vec![middle.clone()]));
         let all = around.start..around.start + (3 << 30);
