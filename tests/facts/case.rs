@@ -1,7 +1,5 @@
 //! What a case is: one measured fact, and the code that holds a driver to it.
 
-use std::path::Path;
-
 use crate::driver::Which;
 use crate::gpu::Gpu;
 
@@ -27,8 +25,8 @@ pub struct Case {
 pub enum Run {
     /// In this process, with device 0's primary context current; must leave nothing behind.
     Here(fn(&Gpu)),
-    /// As here, but in a process of its own: where a driver might not survive the case, or would be disturbed by what else
-    /// the process holds.
+    /// As here, but in a process of its own: where a driver might not survive the case, or would be disturbed by what
+    /// else the process holds.
     Alone(fn(&Gpu)),
     /// In a process of its own, which has not made a driver call yet.
     Apart(fn(Which)),
@@ -57,46 +55,44 @@ impl Need {
             (Need::TwoDevices, Which::Gpu) if devices < 2 => {
                 Some(format!("needs 2 devices, this machine has {devices}"))
             }
-            (Need::NoImexChannel, Which::Gpu) if Path::new(IMEX_CHANNELS).exists() => Some(
-                format!("fabric handles are permitted here: {IMEX_CHANNELS} exists"),
-            ),
+            (Need::NoImexChannel, Which::Gpu) if has_entries(IMEX_CHANNELS) => Some(format!(
+                "fabric handles are permitted here: {IMEX_CHANNELS} has a channel"
+            )),
             (Need::Simulated(why), Which::Gpu) | (Need::Real(why), Which::Sim) => Some(why.into()),
             _ => None,
         }
     }
 }
 
+fn has_entries(folder: &str) -> bool {
+    std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
+}
+
 /// A case in this process.
 pub const fn case(name: &'static str, fact: &'static str, run: fn(&Gpu)) -> Case {
-    Case {
-        name,
-        fact,
-        need: None,
-        run: Run::Here(run),
-    }
+    Case::new(name, fact, Run::Here(run))
 }
 
 /// A case in a process of its own, with a context.
 pub const fn alone(name: &'static str, fact: &'static str, run: fn(&Gpu)) -> Case {
-    Case {
-        name,
-        fact,
-        need: None,
-        run: Run::Alone(run),
-    }
+    Case::new(name, fact, Run::Alone(run))
 }
 
 /// A case in a process of its own that has not made a driver call yet.
 pub const fn apart(name: &'static str, fact: &'static str, run: fn(Which)) -> Case {
-    Case {
-        name,
-        fact,
-        need: None,
-        run: Run::Apart(run),
-    }
+    Case::new(name, fact, Run::Apart(run))
 }
 
 impl Case {
+    const fn new(name: &'static str, fact: &'static str, run: Run) -> Case {
+        Case {
+            name,
+            fact,
+            need: None,
+            run,
+        }
+    }
+
     /// The same case with a need.
     pub const fn needs(self, need: Need) -> Case {
         Case {

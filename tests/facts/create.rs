@@ -147,8 +147,7 @@ pub const SECTION: Section = Section {
                 let _import = gpu.import(&fd, 1);
                 assert_eq!(open_descriptors(), before);
             },
-        )
-        .needs(Need::Real(MEMFD)),
+        ),
         case(
             "new_memory_is_zero",
             "new memory is zero, whatever its last owner left in it",
@@ -168,7 +167,8 @@ const TOO_MUCH: &str = "more than can be had is OUT_OF_MEMORY";
 const WINDOWS: &str = "handle types of Windows are refused";
 const NO_CHANNEL: &str =
     "fabric handles are NOT_PERMITTED without an IMEX channel, though the device says it supports them";
-const MEMFD: &str = "a simulated allocation is a memfd, which is a descriptor of the process";
+const MEMFD: &str =
+    "exportable memory of the simulated driver is a memfd, a descriptor of the process";
 const GRANTED_PERHAPS: &str =
     "a request for compression or RDMA is accepted, if not always granted";
 

@@ -128,23 +128,25 @@ impl State {
             Place::Host => {}
         }
         for (_, mapping) in self.mappings.range(range.clone()) {
-            if !self.reaches(place, self.physical(mapping.physical)?.place) {
-                return refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED);
-            }
+            self.reach_of(place, self.physical(mapping.physical)?.place)?;
         }
         Ok((place, rights))
     }
 
     /// Whether one place can be given access to memory of another: a device to its own, to the host's and to its peers'; the
     /// host to its own alone.
-    fn reaches(&self, from: Place, memory: Place) -> bool {
+    fn reach_of(&self, from: Place, memory: Place) -> Answer {
         match (from, memory) {
             (Place::Device(device), Place::Device(other)) => {
-                device == other || self.config.peers(device as usize, other as usize)
+                if device != other && !self.config.peers(device as usize, other as usize) {
+                    return refuse(CUresult::CUDA_ERROR_INVALID_DEVICE);
+                }
             }
-            (Place::Device(_), _) => true,
-            (_, memory) => memory.is_host(),
+            (Place::Device(_), _) => {}
+            (_, memory) if memory.is_host() => {}
+            _ => return refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED),
         }
+        Ok(())
     }
 
     /// Puts the page table back to the rights in the books, after a grant that came only half-way.
