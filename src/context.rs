@@ -64,12 +64,7 @@ impl Contexts {
 
     /// A retain that could not be given back is kept as an ordinary one: the next user finds it, and the driver gives it
     /// back at its end.
-    fn quarantine_if(
-        &self,
-        undo: Option<Error>,
-        device: c_int,
-        context: Context,
-    ) -> Vec<Error> {
+    fn quarantine_if(&self, undo: Option<Error>, device: c_int, context: Context) -> Vec<Error> {
         if undo.is_some() {
             lock(&self.retained).insert(device, context);
         }
