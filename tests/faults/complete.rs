@@ -19,7 +19,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "opens a library, which tests/loader does; then as from_calls",
     ),
     (
-        "Pages::drop",
+        "Mapping::drop",
         "a mapping that is still mapped when dropped: only one that Reservation::drop did not see",
     ),
 ];

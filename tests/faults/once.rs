@@ -29,6 +29,7 @@ pub fn check(operation: &Operation, mode: Mode) {
         for code in CODES {
             let mut stage = prepared(operation, mode);
             let (before, view) = (stage.sim.snapshot(), stage.view());
+            let kept = stage.quarantined();
             let fault = Fault::any_nth(at as u64 + 1).code(code);
             stage.sim.inject(fault).unwrap();
             let result = (operation.run)(&mut stage);
@@ -38,24 +39,22 @@ pub fn check(operation: &Operation, mode: Mode) {
             assert_eq!((log[at].call, log[at].result), (call.call, code), "{what}");
 
             let failures = expect::failures(&log, operation.understands);
-            match result {
+            let pieces = operation.pieces(&failures, &result);
+            match &result {
                 Ok(()) => assert!(failures.is_empty(), "{what} was passed over"),
-                Err(error) => {
-                    let undo = error.undo_failures().iter();
-                    match operation.refuses(&error) {
-                        true => expect::same(&failures, undo),
-                        false => {
-                            assert_eq!(error.undo_failures().len(), 0, "{what}: {error}");
-                            expect::same(&failures, [error.first()]);
-                            assert_eq!(error.code(), Some(code.into()), "{what}");
-                        }
-                    }
-                    if !operation.refuses(&error) || error.undo_failures().is_empty() {
-                        let after = stage.sim.snapshot();
-                        assert_eq!(after, before, "{what} left\n{after}\nnot\n{before}");
-                        assert_eq!(stage.view(), view, "{what} changed the view");
-                    }
+                Err(error) if operation.refuses(error) => {
+                    expect::same(&failures, error.undo_failures());
                 }
+                Err(error) => {
+                    expect::same(&failures, [error]);
+                    assert_eq!(error.code(), Some(code.into()), "{what}");
+                }
+            }
+            assert_eq!(stage.quarantined(), kept + pieces, "{what}");
+            if result.is_err() && pieces == 0 {
+                let after = stage.sim.snapshot();
+                assert_eq!(after, before, "{what} left\n{after}\nnot\n{before}");
+                assert_eq!(stage.view(), view, "{what} changed the view");
             }
             stage.end();
             tried();

@@ -4,9 +4,11 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
+use cuda_vmm::sim::CallRecord;
 use cuda_vmm::sys::{CUdevice_attribute, CUresult, Call};
 use cuda_vmm::{Allocation, AllocationProps, Driver, Error, HandleTypes};
 
+use crate::expect;
 use crate::on_reservations;
 use crate::stage::{Stage, G};
 
@@ -25,6 +27,8 @@ pub struct Operation {
     pub refusal: Option<fn(&Error) -> bool>,
     /// It makes no driver call at all.
     pub silent: bool,
+    /// It takes a count only to give it back: if the driver refuses that, the count is kept, for `reclaim`.
+    pub borrows: bool,
 }
 
 impl Operation {
@@ -42,6 +46,7 @@ impl Operation {
             understands: |_, _| false,
             refusal: None,
             silent: false,
+            borrows: false,
         }
     }
 
@@ -59,6 +64,13 @@ impl Operation {
         }
     }
 
+    const fn borrowing(self) -> Operation {
+        Operation {
+            borrows: true,
+            ..self
+        }
+    }
+
     pub const fn silent(self) -> Operation {
         Operation {
             silent: true,
@@ -69,6 +81,15 @@ impl Operation {
     /// Whether this is the operation's own refusal, and no failed call.
     pub fn refuses(&self, error: &Error) -> bool {
         self.refusal.is_some_and(|refusal| refusal(error.first()))
+    }
+
+    /// How many pieces the failed calls leave with the crate: those that were to give something back after the first
+    /// failure, and in an operation that borrows or refuses, where giving back is a part of it, all of them.
+    pub fn pieces(&self, failures: &[&CallRecord], result: &Result<(), Error>) -> usize {
+        match result {
+            Err(error) if self.borrows || self.refuses(error) => expect::refused_pieces(failures),
+            _ => expect::refused_pieces(failures.get(1..).unwrap_or_default()),
+        }
     }
 
     /// Undisturbed, it succeeds, or refuses as it is meant to.
@@ -159,7 +180,8 @@ const BELOW: &[Operation] = &[
         assert_eq!(is_vmm, stage.sim.pending_faults().len() == struck);
         Ok(())
     })
-    .understanding(not_vmm),
+    .understanding(not_vmm)
+    .borrowing(),
     Operation::new("Driver::is_vmm", "of a hole", mapped, |stage| {
         assert!(!stage.driver().is_vmm(stage.number + G as u64)?);
         Ok(())
