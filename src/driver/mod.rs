@@ -102,6 +102,8 @@ impl Driver {
             (Some(Code::ERROR_STUB_LIBRARY), Some(path)) => {
                 Error::StubLibrary { path: path.clone() }
             }
+            // Whoever loaded the driver in the parent: its `cuInit` says so in a forked child, and nowhere else.
+            (Some(Code::ERROR_NOT_INITIALIZED), _) => Error::ForkedChild,
             _ => error,
         })?;
         let version = calls.driver_version()?;
