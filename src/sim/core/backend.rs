@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::os::fd::{OwnedFd, RawFd};
 
-use crate::sys::CUmemFabricHandle;
-
 use super::super::place::{Place, Rights};
 use super::abi::Raw;
 use super::ledger::Ledger;
@@ -225,11 +223,6 @@ impl Backend {
             (Backend::Ledger(ledger), Store::Pages(number)) => Some(ledger.identity(*number)),
             _ => None,
         }
-    }
-
-    pub(super) fn fabric_handle(&self, store: &Store) -> Option<CUmemFabricHandle> {
-        let identity = self.identity(store)?;
-        super::fabric::handle(store, identity)
     }
 
     /// Whether an exported file descriptor, or an import of another simulation, is open anywhere on the machine.

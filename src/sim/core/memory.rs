@@ -12,8 +12,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
+use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 
 use crate::sys::CUresult;
@@ -235,9 +236,15 @@ impl Memory {
     }
 
     pub(super) fn identity(fd: &OwnedFd) -> Option<Identity> {
-        let file = File::from(fd.as_fd().try_clone_to_owned().ok()?);
-        let metadata = file.metadata().ok()?;
-        Some((metadata.dev(), metadata.ino()))
+        let mut stat = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: a file of our own, and room for what the call writes.
+        let failed = unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) } != 0;
+        if failed {
+            return None;
+        }
+        // SAFETY: the call succeeded, so it has written all of it.
+        let stat = unsafe { stat.assume_init() };
+        Some((stat.st_dev, stat.st_ino))
     }
 
     /// Every description but the allocation's own holds a shared lock for as long as a descriptor or a mapping of it is

@@ -33,7 +33,9 @@ impl State {
             }
         }
         if kind.0 == FABRIC {
-            return match self.backend.fabric_handle(&physical.store) {
+            let identity = physical.identity;
+            let named = identity.and_then(|identity| fabric::handle(&physical.store, identity));
+            return match named {
                 Some(handle) => shareable.put(handle),
                 None => refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED),
             };
@@ -141,6 +143,7 @@ impl State {
             rdma: false,
             usage: 0,
             store: shared.store,
+            identity: Some(shared.identity),
             handles: 0,
             exported: false,
             foreign: true,
