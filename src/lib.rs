@@ -8,6 +8,7 @@ mod context;
 mod device;
 mod driver;
 mod error;
+mod fork;
 mod location;
 mod mapping;
 mod props;

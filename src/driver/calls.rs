@@ -13,9 +13,9 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use super::fork;
 use crate::code::Code;
 use crate::error::{Attempt, DriverFailure, Error, Result};
+use crate::fork;
 use crate::location::Location;
 use crate::props::Recipe;
 use crate::sys::{

@@ -54,7 +54,6 @@ mod builder;
 mod core;
 mod device;
 mod fault;
-mod fork;
 mod interposer;
 mod log;
 mod misuse;
