@@ -41,8 +41,8 @@ impl Granted {
 }
 
 impl State {
-    /// All or nothing: every descriptor and the whole range are looked at first. The range must begin and end with a mapping;
-    /// a hole in the middle is silently passed over.
+    /// All or nothing: every descriptor and the whole range are looked at first. The range must begin and end with a mapping.
+    /// Only the mappings before the first hole are changed; those behind it are silently left as they were.
     pub(super) fn cuMemSetAccess(
         &mut self,
         address: u64,
@@ -57,7 +57,12 @@ impl State {
             grants.push(self.check_grant(&range, descriptors.nth(index)?)?);
         }
         let mut granted: Vec<(u64, Granted)> = Vec::new();
+        let mut end = range.start;
         for (&base, mapping) in self.mappings.range(range) {
+            if base != end {
+                break;
+            }
+            end = base + mapping.size;
             let mut rights = mapping.rights.clone();
             for &(place, right) in &grants {
                 rights.grant(place, right);
