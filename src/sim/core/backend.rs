@@ -110,7 +110,7 @@ impl Backend {
     /// At least so many more addresses.
     pub(super) fn grow(&mut self, bytes: u64) -> Option<Range<u64>> {
         match self {
-            Backend::Memory(memory) => memory.grow(bytes),
+            Backend::Memory(memory) => memory.arenas.grow(bytes),
             Backend::Ledger(_) => None,
         }
     }
@@ -118,7 +118,7 @@ impl Backend {
     /// Makes every address of the range ours: the pieces that were not yet, or `None` if somebody else has one.
     pub(super) fn claim(&mut self, range: Range<u64>) -> Option<Vec<Range<u64>>> {
         match self {
-            Backend::Memory(memory) => memory.claim(range),
+            Backend::Memory(memory) => memory.arenas.claim(range),
             Backend::Ledger(_) => {
                 let all = Ledger::ADDRESSES;
                 (all.start <= range.start && range.end <= all.end).then(Vec::new)
@@ -129,7 +129,7 @@ impl Backend {
     /// Hands back addresses got for one reservation alone, once all of them are free again: those that are no longer ours.
     pub(super) fn shrink(&mut self, free: &Range<u64>) -> Vec<Range<u64>> {
         match self {
-            Backend::Memory(memory) => memory.shrink(free),
+            Backend::Memory(memory) => memory.arenas.shrink(free),
             Backend::Ledger(_) => Vec::new(),
         }
     }

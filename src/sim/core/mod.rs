@@ -13,6 +13,7 @@ mod abi;
 mod access;
 mod address;
 mod allocate;
+mod arenas;
 mod backend;
 mod contexts;
 mod copy;
