@@ -131,9 +131,10 @@ fn a_mapping_over_the_end_harms_nobody() {
         rig.access(last, 2 * G, 3).unwrap();
         rig.fill(last, 5, 2 * G).unwrap();
         assert_eq!(rig.address_free(address, size), Err(INVALID));
-        let next = rig.reserve(G).unwrap();
-        assert!(next + G as u64 <= last || next >= last + 2 * G as u64);
+        let behind = address + size as u64;
+        assert_ne!(rig.reserve_at(G, behind), Ok(behind), "it is mapped there");
         rig.unmap(last, 2 * G).unwrap();
+        assert_eq!(rig.reserve_at(G, behind), Ok(behind));
         rig.address_free(address, size).unwrap();
     }
 }
