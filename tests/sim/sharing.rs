@@ -126,6 +126,30 @@ fn fabric_handles_name_and_do_not_keep() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no memfd")]
+fn an_import_over_the_fabric_keeps_the_memory() {
+    let builder = || Simulation::builder().imex_channel(true);
+    let (maker, taker) = (Rig::with(builder()), Rig::with(builder()));
+    let all = maker.free_bytes();
+    let handle = maker.create_with(G, &props(8)).unwrap();
+    let fabric = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_FABRIC;
+    let mut name = CUmemFabricHandle { data: [0; 64] };
+    let at = std::ptr::from_mut(&mut name).cast();
+    check(unsafe { maker.0.cuMemExportToShareableHandle(at, handle, fabric, 0) }).unwrap();
+    let mut import = 0;
+    let code = unsafe {
+        taker
+            .0
+            .cuMemImportFromShareableHandle(&mut import, at, fabric)
+    };
+    assert_eq!(code, CUresult::CUDA_SUCCESS);
+    maker.release(handle).unwrap();
+    assert_eq!(maker.free_bytes(), all - G as u64);
+    taker.release(import).unwrap();
+    assert_eq!(maker.free_bytes(), all);
+}
+
+#[test]
 fn the_ledger_has_no_descriptors() {
     let rig = Rig::ledger_only();
     let handle = rig.create(G).unwrap();

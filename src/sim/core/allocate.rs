@@ -37,7 +37,7 @@ pub(super) struct Physical {
     pub(super) identity: Option<Identity>,
     /// Handles that are released or not, but of which a count or a mapping is left.
     pub(super) handles: u32,
-    /// Whether a descriptor was ever exported, so that one may be open still.
+    /// Whether it was ever exported, so that a descriptor or an import may be there still.
     pub(super) exported: bool,
     /// Whether another simulation made it, on whose account it is.
     pub(super) foreign: bool,

@@ -33,12 +33,8 @@ impl State {
             }
         }
         if kind.0 == FABRIC {
-            let identity = physical.identity;
-            let named = identity.and_then(|identity| fabric::handle(&physical.store, identity));
-            return match named {
-                Some(handle) => shareable.put(handle),
-                None => refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED),
-            };
+            let name = self.export_name(entry.physical)?;
+            return shareable.put(name);
         }
         let fd = self.export_fd(entry.physical)?;
         shareable.put(fd)
@@ -86,6 +82,21 @@ impl State {
             // The ledger has no descriptors to give; otherwise the process has run out of them.
             None if self.config.ledger_only => refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED),
             None => refuse(CUresult::CUDA_ERROR_OPERATING_SYSTEM),
+        }
+    }
+
+    /// A fabric handle. It keeps nothing, but an import by it does.
+    fn export_name(&mut self, number: u64) -> Answer<CUmemFabricHandle> {
+        let Some(physical) = self.physicals.get_mut(&number) else {
+            return refuse(CUresult::CUDA_ERROR_UNKNOWN);
+        };
+        let identity = physical.identity;
+        match identity.and_then(|identity| fabric::handle(&physical.store, identity)) {
+            Some(name) => {
+                physical.exported = true;
+                Ok(name)
+            }
+            None => refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED),
         }
     }
 
