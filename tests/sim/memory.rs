@@ -140,6 +140,29 @@ fn a_mapping_over_the_end_harms_nobody() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no memfd")]
+fn a_host_buffer_that_nobody_can_touch_is_refused() {
+    let rig = Rig::new();
+    let (address, _) = rig.block(1);
+    let reserved = rig.reserve(G).unwrap() as *const std::ffi::c_void;
+    let upload = unsafe { rig.0.cuMemcpyHtoD_v2(address, reserved, 8) };
+    assert_eq!(upload, INVALID);
+    let download = unsafe { rig.0.cuMemcpyDtoH_v2(reserved.cast_mut(), address, 8) };
+    assert_eq!(download, INVALID);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows no memfd")]
+fn a_hint_that_cannot_be_had_keeps_nobody_out() {
+    let (first, second) = (Rig::new(), Rig::new());
+    let far = 0x2100_0000_0000;
+    let before = far - G as u64;
+    assert_eq!(first.reserve_at(G, far), Ok(far));
+    assert_ne!(first.reserve_at(2 * G, before), Ok(before));
+    assert_eq!(second.reserve_at(G, before), Ok(before));
+}
+
+#[test]
 fn the_last_granule_of_a_device_cannot_be_had() {
     let rig = Rig::small(4);
     assert_eq!(rig.create(4 * G), Err(OOM));

@@ -257,6 +257,8 @@ fn out_of_memory<E>(_: E) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     #[test]
@@ -269,9 +271,28 @@ mod tests {
             let shared = Memory::import(fd.as_raw_fd()).expect("our own memfd");
             assert_eq!((shared.origin, shared.size), (origin, 1 << 21));
         }
+        let short = memfd("cuda-vmm-sim:host:200000").unwrap();
+        assert!(Memory::import(short.as_raw_fd()).is_none(), "it is empty");
         assert_eq!(parse_name("/memfd:cuda-vmm-sim:node0:zz (deleted)"), None);
         assert_eq!(parse_name("/memfd:x (deleted)"), None);
         assert_eq!(parse_name("/dev/null"), None);
+    }
+
+    #[test]
+    fn what_is_destroyed_takes_no_memory() {
+        let mut memory = Memory::default();
+        let pieces = [(); 2].map(|()| memory.create_piece(Place::Host, 1 << 16).unwrap());
+        let blocks = |memory: &Memory| memory.pools[&Place::Host].file.metadata().unwrap().blocks();
+        for offset in [0, 1 << 16] {
+            let file = &memory.pools[&Place::Host].file;
+            file.write_all_at(&[1; 1 << 16], offset).unwrap();
+        }
+        let full = blocks(&memory);
+        let [first, second] = pieces;
+        memory.destroy(first, 1 << 16);
+        assert_eq!(blocks(&memory), full / 2);
+        memory.destroy(second, 1 << 16);
+        assert_eq!(blocks(&memory), 0);
     }
 
     #[test]
