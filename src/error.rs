@@ -286,12 +286,28 @@ impl Error {
             )
     }
 
-    /// This error, with what failed while undoing attached to it.
+    /// This error, with what failed while undoing attached to it, behind what was attached before.
     pub(crate) fn with_undo(self, undo: Vec<Error>) -> Error {
         if undo.is_empty() {
             return self;
         }
-        Error::NotUndone(Box::new(NotUndone { error: self, undo }))
+        let mut parts = self.into_parts();
+        parts.undo.extend(undo.into_iter().flat_map(|error| {
+            let NotUndone { error, undo } = error.into_parts();
+            std::iter::once(error).chain(undo)
+        }));
+        Error::NotUndone(Box::new(parts))
+    }
+
+    /// The first error apart from what is attached to it, so that one list holds every failure.
+    fn into_parts(self) -> NotUndone {
+        match self {
+            Error::NotUndone(parts) => *parts,
+            error => NotUndone {
+                error,
+                undo: Vec::new(),
+            },
+        }
     }
 }
 

@@ -87,7 +87,10 @@ impl Calls {
             (CUresult::CUDA_ERROR_OUT_OF_MEMORY, Attempt::Reserve { size, .. }) => {
                 Error::OutOfAddressSpace { size }
             }
-            (CUresult::CUDA_ERROR_OUT_OF_MEMORY, Attempt::Create { size, location, .. }) => {
+            // Of a creation only: asking for a granularity is attempted for no bytes, and takes no memory.
+            (CUresult::CUDA_ERROR_OUT_OF_MEMORY, Attempt::Create { size, location, .. })
+                if call == Call::cuMemCreate =>
+            {
                 Error::OutOfMemory { size, location }
             }
             (status, attempt) => Error::Driver(DriverFailure {

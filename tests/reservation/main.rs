@@ -1,0 +1,17 @@
+//! Reservations: every public method, its errors with their exact numbers, and the state afterwards.
+#![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
+
+mod bad_ranges;
+mod bad_requests;
+mod closing;
+mod copies;
+mod drawing;
+mod mapping;
+mod rights;
+mod scale;
+mod unmapping;
+mod views;
+
+#[allow(dead_code)] // What one test program does not need, another does.
+#[path = "../support/rig.rs"]
+mod rig;
