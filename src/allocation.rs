@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use crate::code::Code;
 use crate::driver::{Driver, Piece, RawHandle};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, What};
 use crate::location::Location;
+use crate::mapping::Memory;
 use crate::props::{AllocationProps, Recipe};
-use crate::range::Bytes;
+use crate::range::{aligned, Bytes};
 use crate::report::{self, Leak};
 
 /// How an allocation's handle came to this process.
@@ -29,46 +30,39 @@ pub enum Origin {
 pub(crate) struct Handle {
     driver: Driver,
     raw: RawHandle,
-    size: usize,
-    granularity: usize,
-    location: Location,
+    memory: Memory,
     origin: Origin,
     /// Whether the count is still this value's to give back.
     owned: bool,
 }
 
 impl Handle {
-    #[inline]
-    pub(crate) fn create(props: &AllocationProps, size: usize) -> Result<Handle> {
+    fn create(props: &AllocationProps, size: usize) -> Result<Handle> {
         let granularity = props.granularity()?.minimum();
         let raw = props.driver().calls().mem_create(size, props.recipe())?;
-        let location = props.location();
-        Ok(Handle {
-            driver: props.driver().clone(),
+        Ok(Handle::created(
+            props.driver(),
             raw,
-            size,
-            granularity,
-            location,
-            origin: Origin::Created,
-            owned: true,
-        })
+            Memory {
+                size,
+                granularity,
+                location: props.location(),
+            },
+        ))
     }
 
-    /// Wraps one more count of a handle that is mapped, taken to undo a release.
-    pub(crate) fn retained(
-        driver: &Driver,
-        raw: RawHandle,
-        size: usize,
-        granularity: usize,
-        location: Location,
-    ) -> Handle {
+    /// Wraps a count of a handle that was created here.
+    #[inline]
+    pub(crate) fn created(driver: &Driver, raw: RawHandle, memory: Memory) -> Handle {
+        Handle::owned(driver, raw, memory, Origin::Created)
+    }
+
+    fn owned(driver: &Driver, raw: RawHandle, memory: Memory, origin: Origin) -> Handle {
         Handle {
             driver: driver.clone(),
             raw,
-            size,
-            granularity,
-            location,
-            origin: Origin::Created,
+            memory,
+            origin,
             owned: true,
         }
     }
@@ -77,16 +71,8 @@ impl Handle {
         self.raw
     }
 
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
-    pub(crate) fn granularity(&self) -> usize {
-        self.granularity
-    }
-
-    pub(crate) fn location(&self) -> Location {
-        self.location
+    pub(crate) fn memory(&self) -> Memory {
+        self.memory
     }
 
     pub(crate) fn driver(&self) -> &Driver {
@@ -96,7 +82,7 @@ impl Handle {
     /// Releases the count, or gives the handle back with the reason.
     #[inline]
     pub(crate) fn release(mut self) -> Result<(), (Handle, Error)> {
-        match self.driver.calls().mem_release(self.raw, self.size) {
+        match self.driver.calls().mem_release(self.raw, self.memory.size) {
             Ok(()) => {
                 self.owned = false;
                 Ok(())
@@ -106,7 +92,7 @@ impl Handle {
     }
 
     /// Gives the count up without releasing it: somebody else has it now.
-    pub(crate) fn disown(mut self) -> RawHandle {
+    pub(crate) fn give_up(&mut self) -> RawHandle {
         self.owned = false;
         self.raw
     }
@@ -118,9 +104,9 @@ impl Drop for Handle {
             return;
         }
         // Never panics; a failure is reported, and the count is leaked with its memory.
-        if let Err(error) = self.driver.calls().mem_release(self.raw, self.size) {
+        if let Err(error) = self.driver.calls().mem_release(self.raw, self.memory.size) {
             report::leaked(Leak::Memory {
-                size: self.size,
+                size: self.memory.size,
                 error,
             });
         }
@@ -174,10 +160,6 @@ impl Allocation {
         self.handle.clone()
     }
 
-    pub(crate) fn from_share(handle: Arc<Handle>) -> Allocation {
-        Allocation { handle }
-    }
-
     /// The allocation that is mapped at this address, whoever mapped it, with one more count.
     ///
     /// Any address inside the mapping will do.
@@ -194,23 +176,23 @@ impl Allocation {
             let device = driver.device(recipe.location.device().unwrap_or(0))?;
             let (_, size) =
                 driver.with_context(&device, |calls| calls.mem_address_range(address))?;
-            Ok((recipe.location, size, granularity))
-        });
-        match described {
-            Ok((location, size, granularity)) => Ok(Allocation::from_handle(Handle {
-                driver: driver.clone(),
-                raw,
+            Ok(Memory {
                 size,
                 granularity,
-                location,
-                origin: Origin::Retained,
-                owned: true,
-            })),
+                location: recipe.location,
+            })
+        });
+        match described {
+            Ok(memory) => Ok(Allocation::adopt(driver, raw, memory, Origin::Retained)),
             Err(error) => {
                 let undo = driver.give_back(Piece::Handle { raw, size: 0 }).err();
                 Err(error.with_undo(undo.into_iter().collect()))
             }
         }
+    }
+
+    fn adopt(driver: &Driver, raw: RawHandle, memory: Memory, origin: Origin) -> Allocation {
+        Allocation::from_handle(Handle::owned(driver, raw, memory, origin))
     }
 
     /// Takes over a raw handle and one count of it.
@@ -226,24 +208,20 @@ impl Allocation {
     /// - The caller owns one count of it and gives that up to the `Allocation`.
     /// - `size` is the handle's size in bytes. (A wrong one cannot do harm, but mapping then fails with [`Error::WrongSize`].)
     pub unsafe fn from_raw(driver: &Driver, raw: u64, size: usize) -> Result<Allocation> {
-        let recipe = describe(driver, raw)?;
-        let granularity = driver.granularity(&recipe)?.minimum();
         if size == 0 {
             return Err(Error::ZeroSize {
-                what: crate::error::What::AllocationSize,
+                what: What::AllocationSize,
             });
         }
-        crate::range::aligned(crate::error::What::AllocationSize, size, granularity)?;
-        let (driver, location) = (driver.clone(), recipe.location);
-        Ok(Allocation::from_handle(Handle {
-            driver,
-            raw,
+        let recipe = describe(driver, raw)?;
+        let granularity = driver.granularity(&recipe)?.minimum();
+        aligned(What::AllocationSize, size, granularity)?;
+        let memory = Memory {
             size,
             granularity,
-            location,
-            origin: Origin::Raw,
-            owned: true,
-        }))
+            location: recipe.location,
+        };
+        Ok(Allocation::adopt(driver, raw, memory, Origin::Raw))
     }
 
     /// Gives the raw handle and its count to the caller, who then has to release it.
@@ -253,8 +231,8 @@ impl Allocation {
     /// The allocation itself, where it is still mapped: the mappings share the one count.
     pub fn into_raw(self) -> Result<u64, Allocation> {
         Arc::try_unwrap(self.handle)
-            .map(Handle::disown)
-            .map_err(Allocation::from_share)
+            .map(|mut handle| handle.give_up())
+            .map_err(|handle| Allocation { handle })
     }
 
     /// The raw handle, for calls that this crate does not wrap. The count stays here.
@@ -264,12 +242,12 @@ impl Allocation {
 
     /// Bytes.
     pub fn size(&self) -> usize {
-        self.handle.size
+        self.handle.memory.size
     }
 
     /// Where the memory lies.
     pub fn location(&self) -> Location {
-        self.handle.location
+        self.handle.memory.location
     }
 
     /// How the handle came here.
@@ -309,8 +287,8 @@ impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle")
             .field("raw", &format_args!("{:#x}", self.raw))
-            .field("size", &self.size)
-            .field("location", &self.location)
+            .field("size", &self.memory.size)
+            .field("location", &self.memory.location)
             .field("origin", &self.origin)
             .finish_non_exhaustive()
     }

@@ -1,10 +1,12 @@
-//! One mapping: pages that are unmapped first, then the backing that is released.
+//! One mapping: it unmaps first, then releases what backs it.
 
+use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
 use crate::allocation::Handle;
 use crate::driver::{Driver, RawHandle};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::location::Location;
 use crate::report::{self, Leak};
 
@@ -26,37 +28,50 @@ use crate::report::{self, Leak};
 ///     (mapping, mapping)
 /// }
 /// ```
-#[derive(Debug)]
 pub struct Mapping {
-    // Fields are dropped in this order: unmapped, then released.
-    pages: Pages,
-    backing: Backing,
-    place: Place,
-}
-
-/// What a reservation notes of a mapping.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
-    pub(crate) offset: usize,
+    driver: Driver,
+    address: u64,
+    offset: usize,
+    size: usize,
     /// Creation order within the reservation.
-    pub(crate) serial: u64,
+    serial: u64,
+    backing: Backing,
+    location: Location,
     /// Index of its rights among the reservation's sets.
-    pub(crate) rights: u32,
-    pub(crate) location: Location,
-    pub(crate) quarantined: bool,
+    rights: u32,
+    /// Base-two logarithm of the memory's granularity.
+    granularity: u8,
+    mapped: bool,
+    quarantined: bool,
 }
 
 /// What keeps a mapping's memory.
-#[derive(Debug)]
 pub(crate) enum Backing {
-    /// The mapping's own handle.
-    Owned(Handle),
+    /// One count of a handle, of the mapping's own.
+    Owned(RawHandle),
     /// A share of an allocation of the caller's.
     Shared(Arc<Handle>),
     /// The driver alone, until the unmap: the handle was given up.
     GivenUp,
     /// As `GivenUp`, but only for the length of an unmap: if that fails, the handle is taken back.
     Released,
+}
+
+/// What there is to know of memory that is to be mapped.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) size: usize,
+    pub(crate) granularity: usize,
+    pub(crate) location: Location,
+}
+
+/// Where and as which a reservation has memory mapped.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) address: u64,
+    pub(crate) offset: usize,
+    pub(crate) serial: u64,
+    pub(crate) rights: u32,
 }
 
 /// How a mapping's memory is held.
@@ -71,77 +86,63 @@ pub enum BackingKind {
     GivenUp,
 }
 
-/// Mapped addresses. Dropping them unmaps.
-#[derive(Debug)]
-struct Pages {
-    driver: Driver,
-    address: u64,
-    size: usize,
-    mapped: bool,
-}
-
-impl Pages {
+impl Mapping {
+    /// Takes charge of the backing. Nothing is mapped yet.
     #[inline]
-    fn unmap(&mut self) -> Result<()> {
+    pub(crate) fn new(driver: &Driver, place: Place, memory: Memory, backing: Backing) -> Mapping {
+        let Memory {
+            size,
+            granularity,
+            location,
+        } = memory;
+        Mapping {
+            driver: driver.clone(),
+            address: place.address,
+            offset: place.offset,
+            size,
+            serial: place.serial,
+            backing,
+            location,
+            rights: place.rights,
+            granularity: granularity.trailing_zeros() as u8,
+            mapped: false,
+            quarantined: false,
+        }
+    }
+
+    /// Maps the backing's memory, whole. A backing without a handle has nothing to map.
+    #[inline]
+    pub(crate) fn map(&mut self) -> Result<()> {
+        if let Some(raw) = self.raw_handle() {
+            self.driver.calls().mem_map(self.address, self.size, raw)?;
+            self.mapped = true;
+        }
+        Ok(())
+    }
+
+    /// Unmaps, if that was not done before.
+    #[inline]
+    pub(crate) fn unmap(&mut self) -> Result<()> {
         if self.mapped {
             self.driver.calls().mem_unmap(self.address, self.size)?;
             self.mapped = false;
         }
         Ok(())
     }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // Never panics; a mapping that cannot be undone stays, and its reservation keeps the addresses beneath it.
-        if let Err(error) = self.unmap() {
-            report::leaked(Leak::Mapping {
-                address: self.address,
-                size: self.size,
-                error,
-            });
-        }
-    }
-}
-
-impl Mapping {
-    /// Maps the memory of a handle that backs it, whole, at the address. The backing comes back if that fails.
-    #[inline]
-    pub(crate) fn make(
-        driver: &Driver,
-        address: u64,
-        (raw, size): (RawHandle, usize),
-        backing: Backing,
-        place: Place,
-    ) -> Result<Mapping, (Backing, Error)> {
-        match driver.calls().mem_map(address, size, raw) {
-            Ok(()) => Ok(Mapping {
-                pages: Pages {
-                    driver: driver.clone(),
-                    address,
-                    size,
-                    mapped: true,
-                },
-                backing,
-                place,
-            }),
-            Err(error) => Err((backing, error)),
-        }
-    }
 
     /// First address.
     pub fn address(&self) -> u64 {
-        self.pages.address
+        self.address
     }
 
     /// First byte, counted from the start of the reservation.
     pub fn offset(&self) -> usize {
-        self.place.offset
+        self.offset
     }
 
     /// Bytes.
     pub fn size(&self) -> usize {
-        self.pages.size
+        self.size
     }
 
     /// The bytes, as offsets in the reservation.
@@ -151,7 +152,7 @@ impl Mapping {
 
     /// Where the memory lies.
     pub fn location(&self) -> Location {
-        self.place.location
+        self.location
     }
 
     /// How the memory is held.
@@ -166,50 +167,129 @@ impl Mapping {
     /// Whether an earlier operation failed to undo this mapping. It is in the way until it is unmapped or the reservation is
     /// closed, and cannot be copied to or from.
     pub fn is_quarantined(&self) -> bool {
-        self.place.quarantined
+        self.quarantined
     }
 
     pub(crate) fn end(&self) -> usize {
-        self.place.offset + self.pages.size
+        self.offset + self.size
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
     }
 
-    pub(crate) fn place_mut(&mut self) -> &mut Place {
-        &mut self.place
+    pub(crate) fn rights(&self) -> u32 {
+        self.rights
+    }
+
+    pub(crate) fn set_rights(&mut self, rights: u32) {
+        self.rights = rights;
+    }
+
+    /// Leaves the mapping to the driver for good: an unmap has failed, and was reported. Its handle is still released.
+    pub(crate) fn abandon(&mut self) {
+        self.mapped = false;
+    }
+
+    pub(crate) fn quarantine(&mut self) {
+        self.quarantined = true;
+    }
+
+    /// Notes that the driver has unmapped the pages, by a call over a longer range.
+    #[inline]
+    pub(crate) fn set_unmapped(&mut self) {
+        self.mapped = false;
     }
 
     /// The raw handle, where one is held.
-    pub(crate) fn raw_handle(&self) -> Option<u64> {
+    pub(crate) fn raw_handle(&self) -> Option<RawHandle> {
         match &self.backing {
-            Backing::Owned(handle) => Some(handle.raw()),
+            Backing::Owned(raw) => Some(*raw),
             Backing::Shared(handle) => Some(handle.raw()),
             Backing::GivenUp | Backing::Released => None,
         }
     }
 
-    pub(crate) fn backing_mut(&mut self) -> &mut Backing {
-        &mut self.backing
+    /// Takes the handle whose count is to be given back, if there is one: the mapping's own, or a share that is the last. The mapping is
+    /// then without.
+    #[inline]
+    pub(crate) fn take_handle(&mut self) -> Option<Handle> {
+        match mem::replace(&mut self.backing, Backing::Released) {
+            Backing::Owned(raw) => Some(self.handle(raw)),
+            Backing::Shared(share) => Arc::into_inner(share),
+            Backing::GivenUp | Backing::Released => None,
+        }
     }
 
+    /// Releases the mapping's own handle, or a share that is the last, while the memory is mapped. A share that is not the last stays.
     #[inline]
-    pub(crate) fn unmap(&mut self) -> Result<()> {
-        self.pages.unmap()
+    pub(crate) fn release_handle(&mut self) -> Result<()> {
+        if let Backing::Shared(share) = &mut self.backing {
+            // Nobody else can come by a share of an allocation that only this mapping holds.
+            let Some(handle) = Arc::get_mut(share) else {
+                return Ok(());
+            };
+            let raw = handle.give_up();
+            self.backing = Backing::Owned(raw);
+        }
+        if let Backing::Owned(raw) = self.backing {
+            self.driver.calls().mem_release(raw, self.size)?;
+            self.backing = Backing::Released;
+        }
+        Ok(())
     }
 
-    /// Notes that the driver has unmapped the pages already, by a call over a longer range.
-    #[inline]
-    pub(crate) fn set_unmapped(&mut self) {
-        self.pages.mapped = false;
+    /// Takes back the count that `release_handle` released: the driver gives it again for the mapped address. If it
+    /// does not, nothing is lost: the driver keeps the memory until the unmap.
+    pub(crate) fn retain_handle(&mut self) -> Result<()> {
+        if matches!(self.backing, Backing::Released) {
+            self.backing = Backing::GivenUp;
+            self.backing = Backing::Owned(self.driver.calls().mem_retain(self.address)?);
+        }
+        Ok(())
     }
 
-    /// What backs the mapping, once it is unmapped.
-    #[inline]
-    pub(crate) fn into_backing(self) -> Backing {
-        debug_assert!(!self.pages.mapped);
-        self.backing
+    /// Releases the handle for good: from now on the memory lives by being mapped.
+    pub(crate) fn give_handle_up(&mut self) -> Result<()> {
+        self.release_handle()?;
+        self.backing = Backing::GivenUp;
+        Ok(())
+    }
+
+    fn handle(&self, raw: RawHandle) -> Handle {
+        let memory = Memory {
+            size: self.size,
+            granularity: 1 << self.granularity,
+            location: self.location,
+        };
+        Handle::created(&self.driver, raw, memory)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // Never panics. A mapping that cannot be undone stays, and its reservation keeps the addresses beneath it.
+        if let Err(error) = self.unmap() {
+            report::leaked(Leak::Mapping {
+                address: self.address,
+                size: self.size,
+                error,
+            });
+        }
+        // Dropping the handle, if there is one, releases it.
+        self.take_handle();
+    }
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mapping")
+            .field("address", &format_args!("{:#x}", self.address))
+            .field("range", &self.range())
+            .field("location", &self.location)
+            .field("backing", &self.backing())
+            .field("quarantined", &self.quarantined)
+            .finish_non_exhaustive()
     }
 }
 

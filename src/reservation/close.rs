@@ -1,12 +1,11 @@
 //! The end of a reservation: mappings in reverse order of their making, then the addresses.
 
 use std::fmt;
-use std::sync::Arc;
 
 use super::Reservation;
 use crate::allocation::{Allocation, Handle};
 use crate::error::Error;
-use crate::mapping::Backing;
+use crate::mapping::Mapping;
 use crate::report::{self, Leak};
 
 /// Closing failed in part. What is still held is in here, and can be closed again.
@@ -112,7 +111,7 @@ impl Reservation {
         let mut leaks = Vec::new();
         let mut order: Vec<(u64, usize)> = self
             .mappings()
-            .map(|mapping| (mapping.place().serial, mapping.offset() / self.unit))
+            .map(|mapping| (mapping.serial(), mapping.offset() / self.unit))
             .collect();
         order.sort_unstable();
         for (_, unit) in order.into_iter().rev() {
@@ -146,32 +145,25 @@ impl Reservation {
             });
             return;
         }
-        let Some(mapping) = self.table.remove(unit) else {
+        let Some(mut mapping) = self.table.remove(unit) else {
             return;
         };
-        let offset = mapping.offset();
-        let handle = match mapping.into_backing() {
-            Backing::Owned(handle) => Some(handle),
-            Backing::Shared(share) => Arc::into_inner(share),
-            Backing::GivenUp | Backing::Released => None,
-        };
-        match (handle, disposal) {
+        match (mapping.take_handle(), disposal) {
             (None, _) => {}
             (Some(handle), Disposal::Keep(kept)) => {
-                kept.push((offset, Allocation::from_handle(handle)))
+                kept.push((mapping.offset(), Allocation::from_handle(handle)));
             }
             (Some(handle), Disposal::Release) => self.release_or_keep(handle, leaks),
         }
     }
 
     fn release_or_keep(&mut self, handle: Handle, leaks: &mut Vec<Leak>) {
-        if let Err((handle, error)) = handle.release() {
-            leaks.push(Leak::Memory {
-                size: handle.size(),
-                error,
-            });
-            self.stuck.push(handle);
-        }
+        let size = handle.memory().size;
+        leaks.extend(
+            self.release(handle)
+                .err()
+                .map(|error| Leak::Memory { size, error }),
+        );
     }
 }
 
@@ -184,11 +176,9 @@ impl Drop for Reservation {
             report::leaked(leak);
         }
         // Reported once: the fields that are dropped now must not try, and report, again.
-        for mapping in self.table.iter_mut() {
-            mapping.set_unmapped();
-        }
-        for handle in self.stuck.drain(..) {
-            handle.disown();
+        self.table.iter_mut().for_each(Mapping::abandon);
+        for handle in &mut self.stuck {
+            handle.give_up();
         }
     }
 }

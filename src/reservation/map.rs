@@ -1,14 +1,10 @@
 //! Mapping: create, map, grant; all or nothing.
 
-use std::mem;
-use std::ops::Range;
-
 use super::Reservation;
 use crate::allocation::{is_partial_map, Allocation, Handle, Origin};
-use crate::driver::{Driver, RawHandle};
+use crate::driver::Driver;
 use crate::error::{Error, Result, What};
-use crate::location::Location;
-use crate::mapping::{Backing, Mapping, MappingId, Place};
+use crate::mapping::{Backing, Mapping, MappingId, Memory, Place};
 use crate::props::AllocationProps;
 use crate::range::{aligned, within};
 
@@ -30,16 +26,15 @@ impl Reservation {
         size: usize,
         props: &AllocationProps,
     ) -> Result<MappingId> {
-        self.vacant(offset, size, props.driver(), || {
-            Ok(props.granularity()?.minimum())
-        })?;
-        let handle = Handle::create(props, size)?;
-        self.place(
-            offset,
-            (handle.raw(), size),
-            props.location(),
-            Backing::Owned(handle),
-        )
+        let granularity = || Ok(props.granularity()?.minimum());
+        let granularity = self.vacant(offset, size, props.driver(), granularity)?;
+        let raw = self.driver.calls().mem_create(size, props.recipe())?;
+        let memory = Memory {
+            size,
+            granularity,
+            location: props.location(),
+        };
+        self.place(offset, memory, Backing::Owned(raw))
     }
 
     /// [`map`](Reservation::map), and gives the handle up afterwards (`cuMemRelease`): the driver keeps the memory for as long as it
@@ -56,21 +51,16 @@ impl Reservation {
         props: &AllocationProps,
     ) -> Result<MappingId> {
         let id = self.map(offset, size, props)?;
-        let Some(mapping) = self.table.get_mut(offset / self.unit) else {
-            return Ok(id);
-        };
-        let Backing::Owned(handle) = mem::replace(mapping.backing_mut(), Backing::GivenUp) else {
-            return Ok(id);
-        };
-        match handle.release() {
+        match self
+            .table
+            .get_mut(offset / self.unit)
+            .map_or(Ok(()), Mapping::give_handle_up)
+        {
             Ok(()) => Ok(id),
-            Err((handle, error)) => {
-                *mapping.backing_mut() = Backing::Owned(handle);
-                match self.table.remove(offset / self.unit) {
-                    Some(mapping) => Err(self.undo_mapping(mapping, error)),
-                    None => Err(error),
-                }
-            }
+            Err(error) => match self.table.remove(offset / self.unit) {
+                Some(mapping) => Err(self.undo_mapping(mapping, error)),
+                None => Err(error),
+            },
         }
     }
 
@@ -85,117 +75,98 @@ impl Reservation {
     #[doc(alias = "cuMemMap")]
     pub fn map_existing(&mut self, offset: usize, allocation: &Allocation) -> Result<MappingId> {
         let handle = allocation.share();
-        self.vacant(offset, handle.size(), handle.driver(), || {
-            Ok(handle.granularity())
+        let memory = handle.memory();
+        self.vacant(offset, memory.size, handle.driver(), || {
+            Ok(memory.granularity)
         })?;
-        let (location, claimed) = (handle.location(), handle.size());
-        self.place(
-            offset,
-            (handle.raw(), claimed),
-            location,
-            Backing::Shared(handle),
-        )
-        .map_err(|error| match allocation.origin() {
-            Origin::Raw if is_partial_map(&error) => Error::WrongSize { claimed },
-            _ => error,
-        })
+        self.place(offset, memory, Backing::Shared(handle))
+            .map_err(|error| match allocation.origin() {
+                Origin::Raw if is_partial_map(&error) => Error::WrongSize {
+                    claimed: memory.size,
+                },
+                _ => error,
+            })
     }
 
-    /// The range is one that can be mapped: within the reservation, aligned, and free.
+    /// The range is one that can be mapped: within the reservation, aligned, and free. Gives the memory's granularity.
     fn vacant(
         &self,
         offset: usize,
         size: usize,
         driver: &Driver,
         granularity: impl FnOnce() -> Result<usize>,
-    ) -> Result<Range<usize>> {
+    ) -> Result<usize> {
         if !driver.is_same(&self.driver) {
             return Err(Error::ForeignDriver);
         }
         let range = within(offset, size, self.size)?;
-        let granularity = granularity()?.max(self.unit);
-        aligned(What::Offset, offset, granularity)?;
-        aligned(What::Size, size, granularity)?;
+        let granularity = granularity()?;
+        aligned(What::Offset, offset, granularity.max(self.unit))?;
+        aligned(What::Size, size, granularity.max(self.unit))?;
         match self.first_in(&range) {
             Some(existing) => Err(Error::Overlap {
                 existing: self.bytes(existing),
                 asked: range,
             }),
-            None => Ok(range),
+            None => Ok(granularity),
         }
     }
 
     /// Maps the backing at a vacant offset, grants, and notes it.
-    fn place(
-        &mut self,
-        offset: usize,
-        memory: (RawHandle, usize),
-        location: Location,
-        backing: Backing,
-    ) -> Result<MappingId> {
-        let grants = self.policy.grants(location);
+    fn place(&mut self, offset: usize, memory: Memory, backing: Backing) -> Result<MappingId> {
+        let grants = self.policy.grants(memory.location);
+        let serial = self.next_serial;
         let place = Place {
+            address: self.address(offset),
             offset,
-            serial: self.next_serial,
+            serial,
             rights: grants.rights,
-            location,
-            quarantined: false,
         };
-        let mapping =
-            match Mapping::make(&self.driver, self.address(offset), memory, backing, place) {
-                Ok(mapping) => mapping,
-                Err((backing, error)) => {
-                    let undo = self.release(backing).err();
-                    return Err(error.with_undo(undo.into_iter().collect()));
-                }
-            };
-        if let Err(error) = self.driver.calls().mem_set_access(
-            mapping.address(),
-            mapping.size(),
-            &grants.descriptors,
-        ) {
+        let mut mapping = Mapping::new(&self.driver, place, memory, backing);
+        let made = mapping.map().and_then(|()| {
+            self.driver
+                .calls()
+                .mem_set_access(place.address, memory.size, &grants.descriptors)
+        });
+        if let Err(error) = made {
             return Err(self.undo_mapping(mapping, error));
         }
-        self.next_serial += 1;
-        self.table
-            .insert(offset / self.unit, memory.1 / self.unit, mapping);
+        self.keep(mapping);
         Ok(MappingId {
             offset,
-            serial: place.serial,
+            serial,
             reservation: self.id,
         })
     }
 
-    /// Undoes a mapping that is not in the table, because of an error that came after it was made. What cannot be undone goes
-    /// into quarantine.
+    fn keep(&mut self, mapping: Mapping) {
+        self.next_serial = self.next_serial.max(mapping.serial() + 1);
+        self.table.insert(
+            mapping.offset() / self.unit,
+            mapping.size() / self.unit,
+            mapping,
+        );
+    }
+
+    /// Undoes a mapping that is not in the table, because of an error in making it. What cannot be undone goes into
+    /// quarantine.
     fn undo_mapping(&mut self, mut mapping: Mapping, error: Error) -> Error {
         if let Err(undo) = mapping.unmap() {
-            mapping.place_mut().quarantined = true;
-            self.next_serial = self.next_serial.max(mapping.place().serial + 1);
-            self.table.insert(
-                mapping.offset() / self.unit,
-                mapping.size() / self.unit,
-                mapping,
-            );
+            mapping.quarantine();
+            self.keep(mapping);
             return error.with_undo(vec![undo]);
         }
-        let undo = self.release(mapping.into_backing()).err();
+        let undo = mapping
+            .take_handle()
+            .and_then(|handle| self.release(handle).err());
         error.with_undo(undo.into_iter().collect())
     }
 
-    /// Gives a backing back that is mapped here no longer. A handle that the driver does not release is kept in `stuck`.
-    pub(super) fn release(&mut self, backing: Backing) -> Result<()> {
-        let handle = match backing {
-            Backing::Owned(handle) => Some(handle),
-            Backing::Shared(handle) => std::sync::Arc::into_inner(handle),
-            Backing::GivenUp | Backing::Released => None,
-        };
-        match handle.map(Handle::release) {
-            None | Some(Ok(())) => Ok(()),
-            Some(Err((handle, error))) => {
-                self.stuck.push(handle);
-                Err(error)
-            }
-        }
+    /// Releases a handle that is mapped here no longer. If the driver does not, it is kept in `stuck`.
+    pub(super) fn release(&mut self, handle: Handle) -> Result<()> {
+        handle.release().map_err(|(handle, error)| {
+            self.stuck.push(handle);
+            error
+        })
     }
 }

@@ -178,7 +178,7 @@ impl Reservation {
     /// The mapping that a map operation made, while it exists.
     pub fn mapping(&self, id: &MappingId) -> Option<&Mapping> {
         let mapping = self.table.get(id.offset / self.unit)?;
-        (id.reservation == self.id && mapping.place().serial == id.serial).then_some(mapping)
+        (id.reservation == self.id && mapping.serial() == id.serial).then_some(mapping)
     }
 
     /// All mappings, by offset.

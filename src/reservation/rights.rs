@@ -111,11 +111,11 @@ impl Reservation {
 
     /// What was granted with a mapping, by location.
     pub fn rights(&self, mapping: &Mapping) -> impl Iterator<Item = (Location, Access)> + '_ {
-        self.rights[mapping.place().rights as usize].iter()
+        self.rights[mapping.rights() as usize].iter()
     }
 
     pub(super) fn rights_of(&self, mapping: &Mapping, location: Location) -> Access {
-        self.rights[mapping.place().rights as usize].of(location)
+        self.rights[mapping.rights() as usize].of(location)
     }
 
     fn restore(
@@ -147,7 +147,7 @@ impl Reservation {
             .filter(|_| at < range.end)
         {
             at = mapping.end();
-            let old = mapping.place().rights;
+            let old = mapping.rights();
             let new = match last {
                 Some((from, to)) if from == old => to,
                 _ => {
@@ -157,7 +157,7 @@ impl Reservation {
                 }
             };
             last = Some((old, new));
-            mapping.place_mut().rights = new;
+            mapping.set_rights(new);
         }
     }
 }

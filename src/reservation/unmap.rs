@@ -5,14 +5,11 @@
 //! while the unmap, after which nothing can be taken back, is a single call that happens or does not. The memory is never out of place in
 //! between, so that a failed unmap disturbs no work that uses it.
 
-use std::mem;
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::Reservation;
-use crate::allocation::Handle;
 use crate::error::{Error, NotUndone, Result};
-use crate::mapping::{Backing, Mapping, MappingId};
+use crate::mapping::{Mapping, MappingId};
 
 impl Reservation {
     /// Unmaps a mapping and releases what backs it (`cuMemUnmap`, `cuMemRelease`).
@@ -43,34 +40,63 @@ impl Reservation {
     }
 
     fn unmap_whole(&mut self, range: Range<usize>) -> Result<()> {
-        let mut at = range.start;
-        while let Some(mapping) = self
-            .table
-            .get_mut(at / self.unit)
-            .filter(|_| at < range.end)
-        {
-            if let Err(error) = give_up(mapping) {
-                return Err(self.take_back(range.start..at, error));
-            }
-            at = mapping.end();
+        if let Err((at, error)) = self.each(range.clone(), Mapping::release_handle) {
+            return Err(error.with_undo(self.take_back(range.start..at)));
         }
         if let Err(error) = self
             .driver
             .calls()
             .mem_unmap(self.address(range.start), range.len())
         {
-            return Err(self.take_back(range, error));
+            return Err(error.with_undo(self.take_back(range)));
         }
+        self.forget(range)
+    }
+
+    /// Does something with each mapping of a range that consists of whole ones, up to the first failure, whose offset is given.
+    fn each(
+        &mut self,
+        range: Range<usize>,
+        mut action: impl FnMut(&mut Mapping) -> Result<()>,
+    ) -> Result<(), (usize, Error)> {
+        let mut at = range.start;
+        while at < range.end {
+            let Some(mapping) = self.table.get_mut(at / self.unit) else {
+                return Ok(());
+            };
+            action(mapping).map_err(|error| (at, error))?;
+            at = mapping.end();
+        }
+        Ok(())
+    }
+
+    /// Takes released counts back after a failure, and gives what could not be.
+    fn take_back(&mut self, range: Range<usize>) -> Vec<Error> {
+        let mut failures = Vec::new();
+        let all = self.each(range, |mapping| {
+            failures.extend(mapping.retain_handle().err());
+            Ok(())
+        });
+        debug_assert!(all.is_ok());
+        failures
+    }
+
+    /// Removes the mappings of a range that the driver has unmapped.
+    fn forget(&mut self, range: Range<usize>) -> Result<()> {
         let mut late = Vec::new();
         let mut at = range.start;
-        while let Some(mut mapping) = (at < range.end)
-            .then(|| self.table.remove(at / self.unit))
-            .flatten()
-        {
+        while at < range.end {
+            let Some(mut mapping) = self.table.remove(at / self.unit) else {
+                break;
+            };
             at = mapping.end();
             mapping.set_unmapped();
-            // Only a share can be left here; it is the last one if the caller's allocation went a moment ago.
-            late.extend(self.release(mapping.into_backing()).err());
+            // Only a share is left here; it has become the last one if the caller's allocation went a moment ago.
+            late.extend(
+                mapping
+                    .take_handle()
+                    .and_then(|handle| self.release(handle).err()),
+            );
         }
         match late.is_empty() {
             true => Ok(()),
@@ -80,57 +106,4 @@ impl Reservation {
             }))),
         }
     }
-
-    /// Takes released counts back after a failure, so that every mapping in the range owns its handle again.
-    fn take_back(&mut self, range: Range<usize>, error: Error) -> Error {
-        let mut undo = Vec::new();
-        let mut at = range.start;
-        while let Some(mapping) = self
-            .table
-            .get_mut(at / self.unit)
-            .filter(|_| at < range.end)
-        {
-            at = mapping.end();
-            if !matches!(mapping.backing_mut(), Backing::Released) {
-                continue;
-            }
-            *mapping.backing_mut() = match self.driver.calls().mem_retain(mapping.address()) {
-                Ok(raw) => Backing::Owned(Handle::retained(
-                    &self.driver,
-                    raw,
-                    mapping.size(),
-                    self.unit,
-                    mapping.location(),
-                )),
-                Err(failure) => {
-                    // Nothing is lost: the driver keeps the memory until the unmap.
-                    undo.push(failure);
-                    Backing::GivenUp
-                }
-            };
-        }
-        error.with_undo(undo)
-    }
-}
-
-/// Releases the mapping's own handle, if it has one, while it is mapped.
-fn give_up(mapping: &mut Mapping) -> Result<()> {
-    let handle = match mem::replace(mapping.backing_mut(), Backing::Released) {
-        Backing::Owned(handle) => handle,
-        Backing::Shared(share) => match Arc::try_unwrap(share) {
-            Ok(handle) => handle,
-            Err(share) => {
-                *mapping.backing_mut() = Backing::Shared(share);
-                return Ok(());
-            }
-        },
-        given_up @ (Backing::GivenUp | Backing::Released) => {
-            *mapping.backing_mut() = given_up;
-            return Ok(());
-        }
-    };
-    handle.release().map_err(|(handle, error)| {
-        *mapping.backing_mut() = Backing::Owned(handle);
-        error
-    })
 }
