@@ -292,7 +292,7 @@ pub enum ConfigError {
         second: usize,
     },
     /// A peer that does not exist.
-    #[error("no_peer({a}, {b}): there are {devices} devices, so ordinals run from 0 to {}", devices - 1)]
+    #[error("no_peer({a}, {b}): there is no device {b}, ordinals run from 0 to {}", devices - 1)]
     NoSuchPeer {
         /// The lower ordinal.
         a: usize,

@@ -26,6 +26,9 @@ pub(super) fn watch() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
 
+    if cfg!(miri) {
+        return; // Miri has neither the hook nor forks.
+    }
     HOOK.call_once(|| {
         // SAFETY: the hook is a function of this program, and async-signal-safe. Out of memory leaves it out, and with it
         // only the refusal in forked children.

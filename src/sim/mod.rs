@@ -43,7 +43,7 @@
 //! | memory imported from another simulation is on its account, and counts nothing here | the device is one |
 //! | a fabric handle reaches the processes of this machine | it reaches the nodes of the fabric |
 //! | a reset or release to zero of the primary context cures a sticky error | it may not |
-//! | granting a device access to memory of a device that is not its peer is `NOT_SUPPORTED` | not measured |
+//! | granting a device access to memory of a device that is not its peer is `INVALID_DEVICE` | not measured, but reported (pytorch/pytorch#174030) |
 //!
 //! # Safety
 //!

@@ -41,8 +41,8 @@ impl Granted {
 }
 
 impl State {
-    /// All or nothing: every descriptor and the whole range are looked at first. The range must begin and end with a mapping;
-    /// a hole in the middle is silently passed over.
+    /// All or nothing: every descriptor and the whole range are looked at first. The range must begin and end with a mapping.
+    /// Only the mappings before the first hole are changed; those behind it are silently left as they were.
     pub(super) fn cuMemSetAccess(
         &mut self,
         address: u64,
@@ -57,7 +57,12 @@ impl State {
             grants.push(self.check_grant(&range, descriptors.nth(index)?)?);
         }
         let mut granted: Vec<(u64, Granted)> = Vec::new();
+        let mut end = range.start;
         for (&base, mapping) in self.mappings.range(range) {
+            if base != end {
+                break;
+            }
+            end = base + mapping.size;
             let mut rights = mapping.rights.clone();
             for &(place, right) in &grants {
                 rights.grant(place, right);
@@ -128,23 +133,25 @@ impl State {
             Place::Host => {}
         }
         for (_, mapping) in self.mappings.range(range.clone()) {
-            if !self.reaches(place, self.physical(mapping.physical)?.place) {
-                return refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED);
-            }
+            self.reach_of(place, self.physical(mapping.physical)?.place)?;
         }
         Ok((place, rights))
     }
 
     /// Whether one place can be given access to memory of another: a device to its own, to the host's and to its peers'; the
     /// host to its own alone.
-    fn reaches(&self, from: Place, memory: Place) -> bool {
+    fn reach_of(&self, from: Place, memory: Place) -> Answer {
         match (from, memory) {
             (Place::Device(device), Place::Device(other)) => {
-                device == other || self.config.peers(device as usize, other as usize)
+                if device != other && !self.config.peers(device as usize, other as usize) {
+                    return refuse(CUresult::CUDA_ERROR_INVALID_DEVICE);
+                }
             }
-            (Place::Device(_), _) => true,
-            (_, memory) => memory.is_host(),
+            (Place::Device(_), _) => {}
+            (_, memory) if memory.is_host() => {}
+            _ => return refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED),
         }
+        Ok(())
     }
 
     /// Puts the page table back to the rights in the books, after a grant that came only half-way.

@@ -59,18 +59,14 @@ impl State {
         let Some(found) = self.found(address) else {
             return invalid();
         };
-        match attribute {
-            A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => return value.put(found.base),
-            A::CU_POINTER_ATTRIBUTE_RANGE_SIZE => return value.put(found.size as usize),
-            A::CU_POINTER_ATTRIBUTE_MAPPED => {
-                return value.put(u32::from(found.block.is_some()));
-            }
-            _ => {}
-        }
+        // Of addresses at which nothing is mapped the driver tells nothing, not even that they are reserved.
         let Some(block) = found.block else {
             return invalid();
         };
         match attribute {
+            A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => value.put(found.base),
+            A::CU_POINTER_ATTRIBUTE_RANGE_SIZE => value.put(found.size as usize),
+            A::CU_POINTER_ATTRIBUTE_MAPPED => value.put(1u32),
             A::CU_POINTER_ATTRIBUTE_MEMORY_TYPE => value.put(if block.place.is_host() {
                 MEMORY_OF_HOST
             } else {

@@ -72,8 +72,13 @@ impl State {
 
     /// Makes addresses free, and hands arenas back that were got for one large reservation.
     pub(super) fn give_back(&mut self, range: Range<u64>) {
-        self.space.give(range.clone());
-        let Some(free) = self.space.around(range.start) else {
+        let start = range.start;
+        self.space.give(range);
+        self.trim(start);
+    }
+
+    fn trim(&mut self, address: u64) {
+        let Some(free) = self.space.around(address) else {
             return;
         };
         for gone in self.backend.shrink(&free) {
@@ -85,7 +90,16 @@ impl State {
         let Some(end) = start.checked_add(size) else {
             return false;
         };
-        self.claim(start..end) && self.space.take(start..end)
+        if !self.claim(start..end) {
+            return false;
+        }
+        let taken = self.space.take(start..end);
+        if !taken {
+            // Part of it is another reservation's: the rest was claimed in vain.
+            self.trim(start);
+            self.trim(end - 1);
+        }
+        taken
     }
 
     fn take_anywhere(&mut self, size: u64, alignment: u64) -> Option<u64> {

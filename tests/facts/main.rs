@@ -1,0 +1,80 @@
+//! The facts: what the CUDA driver really does, held against two drivers.
+//!
+//! Each case is one fact that was measured on real hardware, as raw driver calls that must get exactly the measured
+//! answers and leave exactly the measured state. It runs on the simulated driver and, where there is one, on the
+//! machine's own, so that each run with a GPU is a measurement anew and the simulated driver cannot drift from it. A
+//! run ends with the table of where the two agree.
+//!
+//! What the machine cannot run is shown as ignored, with the reason; `CUDA_VMM_REQUIRE_GPU=1` makes a missing driver a
+//! failure.
+
+// Raw driver calls all over: what makes each one sound, or harmless where a fact is about a refusal, is the fact
+// itself.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+
+mod access;
+mod address_free;
+mod agreement;
+mod busy;
+mod case;
+mod codes;
+mod contexts;
+mod copies;
+mod create;
+mod driver;
+mod gpu;
+mod map;
+mod owned;
+mod processes;
+mod properties;
+mod props;
+mod release;
+mod reserve;
+mod retain;
+mod share;
+mod trial;
+mod unmap;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+
+use case::Section;
+
+/// The table of facts.
+const FACTS: &[Section] = &[
+    contexts::SECTION,
+    reserve::SECTION,
+    address_free::SECTION,
+    create::SECTION,
+    properties::SECTION,
+    release::SECTION,
+    map::SECTION,
+    access::SECTION,
+    unmap::SECTION,
+    copies::SECTION,
+    retain::SECTION,
+    share::SECTION,
+];
+
+fn main() -> ExitCode {
+    if let Some(role) = support::role() {
+        trial::play(FACTS, &role);
+        return ExitCode::SUCCESS;
+    }
+
+    let mut arguments = Arguments::from_args();
+    // Cases that count free bytes must not run beside one another.
+    arguments.test_threads = Some(1);
+
+    trial::keep_panics();
+    let machine = trial::Machine::look();
+    let conclusion = libtest_mimic::run(&arguments, trial::all(FACTS, &machine));
+    if !arguments.list {
+        agreement::print(FACTS);
+    }
+    conclusion.exit_code()
+}

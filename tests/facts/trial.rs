@@ -1,0 +1,140 @@
+//! From a case and a driver to one named trial.
+
+use std::cell::RefCell;
+use std::panic::{catch_unwind, set_hook, AssertUnwindSafe};
+
+use libtest_mimic::{Completion, Failed, Trial};
+
+use crate::agreement::{self, Outcome};
+use crate::case::{Case, Run, Section};
+use crate::driver::{Driver, Which};
+use crate::gpu::Gpu;
+use crate::support;
+
+/// What this machine has.
+pub struct Machine {
+    /// How many devices its driver has, or why it has none.
+    devices: Result<usize, String>,
+    /// Keeps device 0's primary context from being made anew for each case.
+    _context: Option<Gpu>,
+}
+
+impl Machine {
+    pub fn look() -> Machine {
+        let devices = support::devices();
+        let context = devices.is_ok().then(|| {
+            let gpu = Gpu::open(Driver::open(Which::Gpu, 1));
+            gpu.warm_up();
+            gpu
+        });
+        Machine {
+            devices,
+            _context: context,
+        }
+    }
+
+    /// Why the case cannot run on that driver here, if it cannot.
+    fn lacks(&self, case: &Case, which: Which) -> Option<String> {
+        let devices = match (which, &self.devices) {
+            (Which::Gpu, Err(why)) => return Some(why.clone()),
+            (Which::Gpu, Ok(devices)) => *devices,
+            (Which::Sim, _) => case.devices(),
+        };
+        case.need?.unmet(which, devices)
+    }
+
+    /// Whether a case that cannot run on that driver must fail: where a driver is demanded and missing.
+    fn must_have(&self, which: Which) -> bool {
+        which == Which::Gpu && self.devices.is_err() && support::gpu_required()
+    }
+}
+
+/// A trial for each case and driver.
+pub fn all(sections: &'static [Section], machine: &Machine) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for section in sections {
+        for case in section.cases {
+            trials.extend(Which::BOTH.map(|which| trial(section.name, case, which, machine)));
+        }
+    }
+    trials
+}
+
+fn name(section: &str, case: &Case, which: Which) -> String {
+    format!("{section}::{} [{which}]", case.name)
+}
+
+fn trial(section: &'static str, case: &'static Case, which: Which, machine: &Machine) -> Trial {
+    let name = name(section, case, which);
+    let lacks = machine.lacks(case, which);
+    let must_have = machine.must_have(which);
+    let role = name.clone();
+    Trial::ignorable_test(name, move || {
+        if let Some(why) = lacks {
+            agreement::note(section, case.name, which, Outcome::NotRunnable(why.clone()));
+            return match must_have {
+                true => Err(Failed::from(format!(
+                    "{} is set: {why}",
+                    support::GPU_REQUIRED
+                ))),
+                false => Ok(Completion::ignored_with(why)),
+            };
+        }
+        let ended = match case.run {
+            Run::Here(run) => here(run, which, case.devices()),
+            Run::Alone(_) | Run::Apart(_) => support::play(&role),
+        };
+        let outcome = match ended {
+            Ok(()) => Outcome::Agrees,
+            Err(_) => Outcome::Differs,
+        };
+        agreement::note(section, case.name, which, outcome);
+        match ended {
+            Ok(()) => Ok(Completion::Completed),
+            Err(how) => Err(Failed::from(format!("the fact: {}\n{how}", case.fact))),
+        }
+    })
+}
+
+thread_local! {
+    /// Where the last panic of this thread was, and what it said.
+    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Keeps panics for the report of the trial, instead of writing them between the lines of the listing.
+pub fn keep_panics() {
+    set_hook(Box::new(|panic| LAST_PANIC.set(panic.to_string())));
+}
+
+/// Runs a case in this process, a panic being its failure.
+fn here(run: fn(&Gpu), which: Which, devices: usize) -> Result<(), String> {
+    let guarded = catch_unwind(AssertUnwindSafe(|| with_gpu(run, which, devices)));
+    guarded.map_err(|_| LAST_PANIC.take())
+}
+
+/// Runs a case on a driver made ready for it, and demands that it leaves nothing behind.
+fn with_gpu(run: fn(&Gpu), which: Which, devices: usize) {
+    let gpu = Gpu::open(Driver::open(which, devices));
+    let before = gpu.world();
+    run(&gpu);
+    assert_eq!(gpu.world(), before, "the case left something behind");
+}
+
+/// Plays the part of the trial of that name, in a process that was started for it.
+pub fn play(sections: &[Section], role: &str) {
+    for section in sections {
+        for case in section.cases {
+            for which in Which::BOTH {
+                if name(section.name, case, which) == role {
+                    return match case.run {
+                        Run::Alone(run) | Run::Here(run) => {
+                            with_gpu(run, which, case.devices());
+                        }
+                        Run::Apart(run) => run(which),
+                    };
+                }
+            }
+        }
+    }
+    panic!("no case is named {role:?}");
+}

@@ -1,0 +1,181 @@
+//! What can be configured, and what is refused.
+
+use cuda_vmm::sim::{ConfigError, SimDevice, Simulation, SimulationBuilder};
+use cuda_vmm::sys::*;
+
+use crate::rig::*;
+
+fn refused(builder: SimulationBuilder) -> ConfigError {
+    builder.build().expect_err("nonsense was built")
+}
+
+fn refused_device(device: SimDevice) -> ConfigError {
+    refused(Simulation::builder().device(device))
+}
+
+#[test]
+fn nonsense_is_refused_with_its_numbers() {
+    let device = SimDevice::new;
+    assert_eq!(
+        refused_device(device().granularity(3 << 20, 3 << 20)),
+        ConfigError::Granularity {
+            ordinal: 0,
+            bytes: 3 << 20
+        }
+    );
+    assert_eq!(
+        refused_device(device().granularity(2048, G)),
+        ConfigError::Granularity {
+            ordinal: 0,
+            bytes: 2048
+        }
+    );
+    assert_eq!(
+        refused_device(device().granularity(2 * G, G)),
+        ConfigError::Recommended {
+            ordinal: 0,
+            minimum: 2 * G,
+            recommended: G
+        }
+    );
+    assert_eq!(
+        refused_device(device().memory(G as u64 - 1)),
+        ConfigError::Memory {
+            ordinal: 0,
+            bytes: G as u64 - 1,
+            granule: G
+        }
+    );
+    assert_eq!(
+        refused_device(device().name("a\0b")),
+        ConfigError::Name { ordinal: 0 }
+    );
+    let types = CUmemAllocationHandleType(1);
+    assert_eq!(
+        refused_device(device().refuse_create(types, CUresult::CUDA_SUCCESS)),
+        ConfigError::Refusal { ordinal: 0 }
+    );
+    assert_eq!(
+        refused(Simulation::builder().address_space(4096)),
+        ConfigError::AddressSpace {
+            bytes: 4096,
+            granule: G
+        }
+    );
+    assert_eq!(
+        refused(Simulation::builder().driver_version(0)),
+        ConfigError::DriverVersion(0)
+    );
+    assert_eq!(
+        refused(Simulation::builder().no_peer(1, 0)),
+        ConfigError::NoSuchPeer {
+            a: 0,
+            b: 1,
+            devices: 1
+        }
+    );
+    assert_eq!(
+        refused(Simulation::builder().no_peer(0, 0)),
+        ConfigError::PeerOfItself(0)
+    );
+    let twins = Simulation::builder()
+        .device(device().uuid([7; 16]))
+        .device(device())
+        .device(device().uuid([7; 16]));
+    assert_eq!(
+        refused(twins),
+        ConfigError::DuplicateUuid {
+            first: 0,
+            second: 2
+        }
+    );
+}
+
+#[test]
+fn a_refusal_says_what_to_change() {
+    let text = refused(Simulation::builder().no_peer(0, 3)).to_string();
+    assert_eq!(
+        text,
+        "no_peer(0, 3): there is no device 3, ordinals run from 0 to 0"
+    );
+}
+
+#[test]
+fn devices_are_as_configured() {
+    let builder = Simulation::builder()
+        .device(SimDevice::new().name("first"))
+        .device(
+            SimDevice::new()
+                .name("second")
+                .memory(8 * G as u64)
+                .granularity(4096, G)
+                .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0),
+        )
+        .driver_version(12_020)
+        .no_peer(0, 1);
+    let sim = Rig::with(builder).0;
+    let (mut number, mut bytes) = (0, 0);
+    check(unsafe { sim.cuDriverGetVersion(&mut number) }).unwrap();
+    assert_eq!(number, 12_020);
+    check(unsafe { sim.cuDeviceGetCount(&mut number) }).unwrap();
+    assert_eq!(number, 2);
+    check(unsafe { sim.cuDeviceTotalMem_v2(&mut bytes, 1) }).unwrap();
+    assert_eq!(bytes, 8 * G);
+    check(unsafe { sim.cuDeviceCanAccessPeer(&mut number, 1, 0) }).unwrap();
+    assert_eq!(number, 0);
+    let dma_buf = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED;
+    for (device, supported) in [(0, 1), (1, 0)] {
+        check(unsafe { sim.cuDeviceGetAttribute(&mut number, dma_buf, device) }).unwrap();
+        assert_eq!(number, supported);
+    }
+    let mut name = [0x55; 4];
+    check(unsafe { sim.cuDeviceGetName(name.as_mut_ptr(), 4, 1) }).unwrap();
+    assert_eq!(name.map(|byte| byte as u8), *b"sec\0");
+}
+
+#[test]
+fn a_call_left_out_is_not_found() {
+    let rig = Rig::with(Simulation::builder().without(Call::cuMemRetainAllocationHandle));
+    assert!(!rig.0.provides(Call::cuMemRetainAllocationHandle));
+    assert!(rig.0.provides(Call::cuMemMap));
+    let mut handle = 0;
+    let address = std::ptr::null_mut();
+    let code = unsafe { rig.0.cuMemRetainAllocationHandle(&mut handle, address) };
+    assert_eq!(code, CUresult::CUDA_ERROR_NOT_FOUND);
+}
+
+#[test]
+fn little_address_space_is_out_of_memory_at_the_reserve() {
+    let rig = Rig::with(Simulation::builder().address_space(4 * G as u64));
+    let first = rig.reserve(3 * G).unwrap();
+    assert_eq!(rig.reserve(2 * G), Err(OOM));
+    rig.address_free(first, 3 * G).unwrap();
+    rig.reserve(4 * G).unwrap();
+}
+
+#[test]
+fn refused_handle_types() {
+    let (posix, fabric) = (CUmemAllocationHandleType(1), CUmemAllocationHandleType(8));
+    let not_ready = CUresult::CUDA_ERROR_SYSTEM_NOT_READY;
+    let device = SimDevice::new()
+        .refuse_create(fabric, not_ready)
+        .refuse_export(posix, INVALID);
+    let rig = Rig::with(Simulation::builder().device(device).imex_channel(true));
+    assert_eq!(rig.create_with(G, &props(9)), Err(not_ready));
+    let handle = rig.create(G).unwrap();
+    assert_eq!(rig.export(handle).err(), Some(INVALID));
+}
+
+#[test]
+fn devices_that_are_no_peers_get_no_access() {
+    let builder = Simulation::builder()
+        .device(SimDevice::new())
+        .device(SimDevice::new())
+        .no_peer(0, 1);
+    let rig = Rig::with(builder);
+    let (address, _) = rig.block(1);
+    let before = rig.snapshot();
+    let refused = rig.access_of(address, G, &[grant(0, 1), grant(1, 3)]);
+    assert_eq!(refused, Err(CUresult::CUDA_ERROR_INVALID_DEVICE));
+    assert_eq!(rig.snapshot(), before);
+}
