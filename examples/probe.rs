@@ -19,7 +19,10 @@ fn main() -> ExitCode {
         report(&machine.driver).map_err(|error| error.to_string())
     });
     match printed {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => {
+            println!("\nprobe: every device answered");
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             eprintln!("probe: {error}");
             ExitCode::FAILURE
