@@ -21,6 +21,18 @@ pub struct CloseError {
     pub kept: Vec<(usize, Allocation)>,
 }
 
+impl CloseError {
+    /// For a reservation whose closing did not begin.
+    pub(super) fn before(reservation: Reservation, error: Error) -> Box<CloseError> {
+        Box::new(CloseError {
+            error,
+            further: Vec::new(),
+            reservation,
+            kept: Vec::new(),
+        })
+    }
+}
+
 impl fmt::Debug for CloseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CloseError")
