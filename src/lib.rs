@@ -47,6 +47,7 @@
 //! | one mapping, and its name | [`Mapping`], [`MappingId`] |
 //! | who may do what | [`Access`], [`Location`] |
 //! | address and length for kernels and other libraries | [`View`], [`Elements`] |
+//! | what to wait for before memory goes | [`Fence`], [`Closing`] |
 //! | errors | [`Error`], [`Code`], [`CloseError`], [`ReleaseError`] |
 //! | what `Drop` could not undo | [`set_leak_hook`], [`Leak`] |
 //! | raw declarations, the loader, how the build finds `cuda.h` | [`sys`] |
@@ -77,8 +78,15 @@
 //!
 //! Neither [`unmap`](Reservation::unmap), nor [`close`](Reservation::close), nor `Drop` waits for work that uses the memory. The driver
 //! unmaps at once; a kernel or a copy that still runs on the range then fails with ILLEGAL_ADDRESS (700), and its context is lost for
-//! everything but memory management. So wait first: synchronise the stream, or an event recorded behind the last use. The crate's own
-//! copies and fills are done when they return.
+//! everything but memory management. So wait first: [`unmap_after`](Reservation::unmap_after), [`close_after`](Reservation::close_after) and
+//! [`close_in_background`](Reservation::close_in_background) take a [`Fence`] (a stream, an event or a closure, with a deadline if wanted), and leave
+//! everything mapped and owned if the wait fails. The crate's own copies and fills are done when they return.
+//!
+//! # Speed
+//!
+//! The driver's cost is by the handle, not by the byte: few large mappings are cheaper to make, to give back and to copy over than many small
+//! ones. Keep a context of the device alive, the application's own or one from [`Device::make_current`]: with none in the process the driver takes some
+//! 950 µs to grant access and 770 µs to unmap 2 MiB, instead of 27 and 17 (H200, driver 580.159).
 //!
 //! # Other code at the same memory
 //!
@@ -95,7 +103,7 @@
 //!
 //! # What it does not do
 //!
-//! - It does not wait for work in flight (above).
+//! - It does not wait for work in flight unasked (above).
 //! - It does not share memory with other processes, grow ranges or pool pages. Those are planned.
 //! - It hands out nothing smaller than the granularity, and never a `&[u8]` of device memory: the device writes to it too.
 //! - It wraps no kernels, streams, events, multicast objects or managed memory; some of the raw calls are in [`sys`].
@@ -110,6 +118,7 @@ mod context;
 mod device;
 mod driver;
 mod error;
+mod fence;
 mod fork;
 mod location;
 mod mapping;
@@ -128,11 +137,12 @@ pub use context::CurrentContext;
 pub use device::{Capabilities, Device};
 pub use driver::Driver;
 pub use error::{Attempt, DriverFailure, Error, NotUndone, Result, What};
+pub use fence::Fence;
 pub use location::Location;
 pub use mapping::{BackingKind, Mapping, MappingId};
 pub use props::{AllocationProps, Granularity, HandleTypes};
 pub use report::{reset_leak_hook, set_leak_hook, Leak};
-pub use reservation::{CloseError, Elements, Reservation, ReservationBuilder, View};
+pub use reservation::{CloseError, Closing, Elements, Reservation, ReservationBuilder, View};
 
 /// The README's examples, compiled and run with the documentation tests.
 #[cfg(all(doctest, feature = "sim"))]
