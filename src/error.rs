@@ -177,6 +177,22 @@ pub enum Error {
         /// `read` or `write`.
         verb: &'static str,
     },
+    /// A device may read the source of a copy, and another one may write its target, but none may do both.
+    #[error("no one device may both read [{}, {}) and write [{}, {}): grant one of them the access that it lacks", from.start, from.end, to.start, to.end)]
+    NoCommonDevice {
+        /// The target, as offsets in its reservation.
+        to: Range<usize>,
+        /// The source, as offsets in its reservation.
+        from: Range<usize>,
+    },
+    /// The target of a copy overlaps its source.
+    #[error("[{}, {}) cannot be copied to [{}, {}), which overlaps it: copy by way of a third range", from.start, from.end, to.start, to.end)]
+    OverlappingCopy {
+        /// The target, as offsets.
+        to: Range<usize>,
+        /// The source, as offsets.
+        from: Range<usize>,
+    },
     /// The allocation was not created for this kind of sharing.
     #[error("the allocation was created for {asked}, so it cannot be exported as {needed}: ask for {needed} when creating it")]
     NotExportable {

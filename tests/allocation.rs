@@ -33,7 +33,7 @@ fn a_created_one_says_what_it_is() {
     assert_eq!(snapshot.handles[0].handle, page.raw());
     assert_eq!(snapshot.handles[0].count, 1);
     page.release().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn dropping_releases_once() {
     let rig = Rig::new();
     drop(rig.props().create(G).unwrap());
     assert_eq!(rig.sim.calls_of(Call::cuMemRelease), 1);
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn retained_from_any_address_of_a_mapping() {
     assert_eq!(&bytes, b"found");
     again.close().unwrap();
     page.release().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn ordinary_memory_is_no_vmm() {
     let freed = unsafe { rig.sim.cuMemFree_v2(address) };
     assert_eq!(freed, CUresult::CUDA_SUCCESS);
     drop(guard);
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_raw_handle_and_back() {
         (Origin::Raw, Location::Device(0))
     );
     page.release().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_size_that_no_handle_has() {
     // The handle is still the caller's.
     assert_eq!(rig.sim.snapshot(), before);
     drop(unsafe { Allocation::from_raw(&rig.driver, raw, G) }.unwrap());
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_mapped_one_cannot_be_given_away() {
     let raw = page.into_raw().expect("nobody shares it now");
     drop(unsafe { Allocation::from_raw(&rig.driver, raw, G) }.unwrap());
     kv.close().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn releasing_what_is_still_mapped_cannot_fail() {
     assert_eq!(rig.sim.calls_of(Call::cuMemRelease), 0);
     rig.sim.clear_faults();
     kv.close().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -287,5 +287,5 @@ fn a_release_that_fails_gives_it_back() {
     );
     assert_eq!(rig.sim.snapshot(), before);
     failed.allocation.release().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }

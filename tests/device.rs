@@ -109,7 +109,7 @@ fn what_a_device_says_of_itself() {
     assert_eq!(device.free_memory().unwrap(), (1 << 30) - rig::G);
     drop(page);
     assert_eq!(device.free_memory().unwrap(), 1 << 30);
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_current_context_and_what_was_before() {
     // Retained once, however often it is used, and given back with the driver.
     drop(rig.devices[0].make_current().unwrap());
     assert_eq!(rig.sim.snapshot().retained_contexts, [1, 1]);
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]

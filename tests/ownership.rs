@@ -117,7 +117,7 @@ fn invariant_1_an_allocation_is_one_count_released_once() {
         .map(|(_, handle)| handle)
         .collect();
     assert_eq!(released, [other, handle, handle], "once for each count");
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn invariant_2_addresses_are_freed_as_they_were_reserved_and_only_when_empty() {
     assert_eq!(freed(), [], "a mapping is left");
     failed.reservation.close().unwrap();
     assert_eq!(freed(), [(base, size)]);
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn invariant_3_mappings_go_in_reverse_unmapped_then_released_then_the_addresses(
     let calls = [(Call::cuMemUnmap, base), (Call::cuMemAddressFree, base)];
     assert_eq!(given_back(&rig.sim.log()), calls);
     page.release().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn invariant_4_a_failed_close_gives_the_reservation_back_with_what_is_still_mapp
         .collect();
     assert_eq!(handles, [(4 * G, made[0].1), (0, made[1].1)]);
     drop(kept);
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn invariant_6_what_a_call_made_is_owned_before_the_next_call() {
         assert_eq!(calls[made + 1], next);
         assert_eq!(rig.sim.snapshot(), before, "{makes} was lost");
         kv.close().unwrap();
-        rig.is_clean();
+        rig.leaves_nothing();
     }
 }
 
@@ -333,7 +333,7 @@ fn invariant_7_all_or_nothing_undone_in_reverse_and_what_cannot_be_undone_is_kep
     kv.unmap_range(0, G).unwrap();
     assert_eq!((kv.quarantined(), rig.sim.snapshot()), (0, before));
     kv.close().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -368,5 +368,5 @@ fn invariant_8_no_error_is_reported_by_a_later_call() {
     kv.close().unwrap();
     assert_eq!(rig.driver.reclaim().unwrap(), 1);
     drop(props);
-    rig.is_clean();
+    rig.leaves_nothing();
 }

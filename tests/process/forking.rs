@@ -38,6 +38,8 @@ fn in_child(run: impl FnOnce()) -> (i32, String) {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {
             unsafe {
+                // An alarm is not inherited, and nobody should wait for ever for a child that hangs.
+                libc::alarm(60);
                 libc::dup2(writing, 2);
                 libc::close(reading);
                 libc::close(writing);

@@ -56,13 +56,12 @@ fn cases() -> impl Iterator<Item = &'static Case> {
 
 fn main() -> ExitCode {
     if let Some(role) = support::role() {
-        let played = cases().find_map(|case| {
-            let which = Which::BOTH
-                .into_iter()
-                .find(|which| role_of(case, *which) == role)?;
-            Some((case.part)(which))
-        });
-        played.unwrap_or_else(|| panic!("no case is named {role:?}"));
+        let mut parts = cases().flat_map(|case| Which::BOTH.map(|which| (case, which)));
+        let part = parts.find(|(case, which)| role_of(case, *which) == role);
+        let Some((case, which)) = part else {
+            panic!("no case is named {role:?}");
+        };
+        (case.part)(which);
         return ExitCode::SUCCESS;
     }
     let devices = support::devices();

@@ -59,7 +59,7 @@ fn each(operations: &[Ranged], offset: usize, size: usize, expected: &Error, tex
         println!("{name}: {error}");
         says(&error, expected, text);
         kv.close().unwrap();
-        rig.is_clean();
+        rig.leaves_nothing();
     }
 }
 
@@ -313,11 +313,11 @@ fn copies_of_both_ranges() {
     );
     says(
         &rig.refused(&mut kv, |kv| kv.copy_within(8, 0, 16)),
-        &Error::Overlap {
-            asked: 8..24,
-            existing: 0..16,
+        &Error::OverlappingCopy {
+            to: 8..24,
+            from: 0..16,
         },
-        "[8, 24) overlaps the mapping at [0, 16): unmap that first, or map beside it",
+        "[0, 16) cannot be copied to [8, 24), which overlaps it: copy by way of a third range",
     );
     let mut other = rig.reserve(1);
     other.map(0, G, &rig.props()).unwrap();

@@ -258,7 +258,7 @@ fn a_raw_handle_of_another_size() {
     assert_eq!((rig.sim.snapshot(), kv.to_string()), before);
     page.release().unwrap();
     kv.close().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]

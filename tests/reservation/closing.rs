@@ -10,7 +10,7 @@ use crate::rig::{Rig, G};
 fn an_empty_one() {
     let rig = Rig::new();
     rig.reserve(4).close().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn what_was_mapped_is_kept_and_can_be_mapped_again() {
     }
     drop((kept, page));
     again.close().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn one_failure_does_not_stop_the_rest() {
         .collect();
     assert_eq!(counts, [(1, 0), (1, 1)]);
     left.close().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn what_is_left_is_as_good_as_before() {
     kv.map(G, G, &rig.props()).unwrap();
     kv.write(G, b"again").unwrap();
     kv.close().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn what_was_kept_before_a_failure_is_in_the_error() {
     let offsets: Vec<_> = rest.iter().map(|(offset, _)| *offset).collect();
     assert_eq!(offsets, [0]);
     drop((rest, error.kept));
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -151,5 +151,5 @@ fn dropping_is_closing() {
     kv.map_existing(2 * G, &page).unwrap();
     kv.map_releasing(3 * G, G, &rig.props()).unwrap();
     drop((kv, page));
-    rig.is_clean();
+    rig.leaves_nothing();
 }

@@ -83,7 +83,7 @@ reservation 0x200000000000, 256 MiB: 100 MiB mapped in 6 mappings
     kv.unmap(own).unwrap();
     kv.close().unwrap();
     page.release().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Reservations: every public method, its errors with their exact numbers, and the state afterwards.
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
+#![allow(clippy::single_range_in_vec_init)] // Lists of ranges, of which there is sometimes one.
 
 mod bad_ranges;
 mod bad_requests;

@@ -24,7 +24,7 @@ fn a_fresh_reservation_is_one_hole() {
     assert_eq!(snapshot.reservations[0].address, kv.base());
     assert_eq!(snapshot.reservations[0].size, 8 * G as u64);
     kv.close().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_ring_reads_on_where_it_begins_again() {
     assert_eq!(&bytes, b"und");
     ring.close().unwrap();
     page.release().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn one_allocation_in_two_reservations() {
     two.read(G - 1, &mut byte).unwrap();
     assert_eq!(byte, [9]);
     two.close().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_handle_given_up_lives_by_being_mapped() {
     kv.unmap(id).unwrap();
     assert!(rig.sim.snapshot().handles.is_empty());
     kv.close().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn an_id_is_good_for_its_own_mapping() {
     kv.unmap(second).unwrap();
     assert_eq!(kv.holes().collect::<Vec<_>>(), [0..4 * G]);
     kv.close().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }
 
 #[test]
@@ -120,5 +120,5 @@ fn a_handle_that_cannot_be_taken_back_is_given_up() {
     kv.read(0, &mut bytes).unwrap();
     assert_eq!(&bytes, b"kept");
     kv.close().unwrap();
-    rig.is_clean();
+    rig.leaves_nothing();
 }

@@ -69,7 +69,7 @@ impl Rig {
     }
 
     /// Everything was given back: nothing is left, and nothing was done that a real driver would have died of.
-    pub fn is_clean(self) {
+    pub fn leaves_nothing(self) {
         let Rig {
             devices,
             driver,
