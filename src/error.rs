@@ -209,6 +209,15 @@ pub enum Error {
         /// Size of an element in bytes.
         size: usize,
     },
+    /// The work that was to be waited for is not done.
+    #[error("the work was not done after {waited:?}: everything is still mapped; wait longer, or look for what holds the stream")]
+    DeadlinePassed {
+        /// How long was waited.
+        waited: std::time::Duration,
+    },
+    /// The caller's closure did not come to wait for the work.
+    #[error("waiting for the work failed, everything is still mapped: {0}")]
+    WaitFailed(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The driver's answer contradicts what this crate knows to be so.
     #[error("the driver and this crate disagree: {ours}, but the driver {theirs}")]
     Disagreement {
@@ -316,7 +325,7 @@ impl Error {
     }
 
     /// The first error apart from what is attached to it, so that one list holds every failure.
-    fn into_parts(self) -> NotUndone {
+    pub(crate) fn into_parts(self) -> NotUndone {
         match self {
             Error::NotUndone(parts) => *parts,
             error => NotUndone {

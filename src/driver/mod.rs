@@ -1,7 +1,6 @@
 //! The driver: which implementation answers, what is asked of it once, and what it still has to take back.
 
 mod calls;
-mod fork;
 
 use std::collections::HashMap;
 use std::ffi::c_int;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Reservation;
 use crate::allocation::{Allocation, Handle};
-use crate::error::Error;
+use crate::error::{Error, NotUndone};
 use crate::mapping::Mapping;
 use crate::report::{self, Leak};
 
@@ -19,6 +19,22 @@ pub struct CloseError {
     pub reservation: Reservation,
     /// What [`close_keeping`](Reservation::close_keeping) had already taken out: each allocation with the offset it was mapped at.
     pub kept: Vec<(usize, Allocation)>,
+}
+
+impl CloseError {
+    /// For a reservation whose closing did not begin.
+    pub(super) fn before(reservation: Reservation, error: Error) -> Box<CloseError> {
+        let NotUndone {
+            error,
+            undo: further,
+        } = error.into_parts();
+        Box::new(CloseError {
+            error,
+            further,
+            reservation,
+            kept: Vec::new(),
+        })
+    }
 }
 
 impl fmt::Debug for CloseError {

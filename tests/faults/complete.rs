@@ -19,6 +19,11 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "opens a library, which tests/loader does; then as from_calls",
     ),
     (
+        "Unclosed::drop",
+        "in tests/waiting: a failed wait that nobody joins",
+    ),
+    ("Closing::join", "with close_in_background, which it ends"),
+    (
         "Mapping::drop",
         "a mapping that is still mapped when dropped: only one that Reservation::drop did not see",
     ),

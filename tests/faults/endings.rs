@@ -4,7 +4,7 @@ use std::fmt;
 
 use cuda_vmm::sim::Fault;
 use cuda_vmm::sys::Call;
-use cuda_vmm::{Error, Reservation};
+use cuda_vmm::{CloseError, Error, Fence, Reservation};
 
 use crate::leaks;
 use crate::stage::{Stage, G};
@@ -91,16 +91,34 @@ fn driver_quarantine(stage: &mut Stage) {
 
 fn close(stage: &mut Stage) -> Said {
     let kv = stage.kv.take().expect("the preparation reserves");
-    match kv.close() {
-        Ok(()) => Said::Errors(Vec::new()),
-        Err(error) => {
-            assert_eq!(error.kept.len(), 0, "close hands nothing over");
-            let mut errors = vec![error.error];
-            errors.extend(error.further);
-            stage.kv = Some(error.reservation);
-            Said::Errors(errors)
-        }
-    }
+    let closed = kv.close();
+    unclosed(stage, closed)
+}
+
+fn close_after(stage: &mut Stage) -> Said {
+    let kv = stage.kv.take().expect("the preparation reserves");
+    let fence = Fence::default_stream(&stage.devices[0]);
+    let closed = kv.close_after(fence);
+    unclosed(stage, closed)
+}
+
+fn close_in_background(stage: &mut Stage) -> Said {
+    let kv = stage.kv.take().expect("the preparation reserves");
+    let fence = Fence::default_stream(&stage.devices[0]);
+    let closed = kv.close_in_background(fence).unwrap().join();
+    unclosed(stage, closed)
+}
+
+/// Puts back on the stage what an error brings back.
+fn unclosed(stage: &mut Stage, closed: Result<(), Box<CloseError>>) -> Said {
+    let Err(error) = closed else {
+        return Said::Errors(Vec::new());
+    };
+    assert_eq!(error.kept.len(), 0, "nothing is handed over");
+    let mut errors = vec![error.error];
+    errors.extend(error.further);
+    stage.kv = Some(error.reservation);
+    Said::Errors(errors)
 }
 
 fn close_keeping(stage: &mut Stage) -> Said {
@@ -136,6 +154,18 @@ pub const ALL: &[End] = &[
         "with a quarantine",
         quarantined,
         close,
+    ),
+    end(
+        "Reservation::close_after",
+        "the default stream",
+        furnished,
+        close_after,
+    ),
+    end(
+        "Reservation::close_in_background",
+        "after the default stream",
+        furnished,
+        close_in_background,
     ),
     end(
         "Reservation::close_keeping",

@@ -1,11 +1,19 @@
 //! The operations of reservations that do all or nothing.
 
-use cuda_vmm::{Access, AllocationProps, Error, Location, Reservation};
+use std::time::Duration;
+
+use cuda_vmm::{Access, AllocationProps, Error, Fence, Location, Reservation};
 
 use crate::operations::Operation;
 use crate::stage::{Stage, G};
 
 const MANY: usize = 6;
+
+/// A row that was written to, so that its device's context is retained.
+fn in_use(stage: &mut Stage) {
+    a_row(stage);
+    stage.kv().write(0, b"first").unwrap();
+}
 
 /// Three mappings with holes between: an owned one, a mirrored page twice, one whose handle was given up.
 fn furnished(stage: &mut Stage) {
@@ -213,6 +221,35 @@ pub const OPERATIONS: &[Operation] = &[
         "in the middle",
         a_row,
         |stage| stage.kv().unmap_range(2 * G, 2 * G),
+    ),
+    Operation::new(
+        "Reservation::unmap_after",
+        "the default stream",
+        in_use,
+        |stage| {
+            let (id, device) = (stage.ids.remove(0), stage.devices[0].clone());
+            let fence = Fence::default_stream(&device);
+            stage.kv().unmap_after(id, fence)
+        },
+    ),
+    Operation::new(
+        "Reservation::unmap_after",
+        "by a deadline",
+        in_use,
+        |stage| {
+            let (id, device) = (stage.ids.remove(0), stage.devices[0].clone());
+            let fence = Fence::default_stream(&device).within(Duration::from_secs(60));
+            stage.kv().unmap_after(id, fence)
+        },
+    ),
+    Operation::new(
+        "Reservation::unmap_range_after",
+        "the default stream",
+        in_use,
+        |stage| {
+            let fence = Fence::default_stream(&stage.devices[0]);
+            stage.kv().unmap_range_after(0, 6 * G, fence)
+        },
     ),
     Operation::new("Reservation::set_access", "", a_row, |stage| {
         let reader = stage.devices[1].clone();
