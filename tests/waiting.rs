@@ -3,6 +3,7 @@
 //! Each case is one trial a driver. On the simulated driver a held stream stands for work that takes its time.
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
 
+#[allow(dead_code)] // What one test program does not need, another does.
 mod support;
 
 use std::error::Error as StdError;
@@ -20,7 +21,10 @@ use cuda_vmm::{
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 
-const CASES: &[(&str, fn(&Stage))] = &[
+/// A case, by name.
+type Case = (&'static str, fn(&Stage));
+
+const CASES: &[Case] = &[
     ("a_stream_is_waited_for", a_stream_is_waited_for),
     ("an_event_is_waited_for", an_event_is_waited_for),
     (
@@ -68,7 +72,7 @@ const CASES: &[(&str, fn(&Stage))] = &[
 ];
 
 /// Only the simulated driver can be made to do these without harm.
-const SIMULATED: &[(&str, fn(&Stage))] = &[
+const SIMULATED: &[Case] = &[
     (
         "a_lost_context_leaves_everything_mapped",
         a_lost_context_leaves_everything_mapped,
