@@ -169,6 +169,12 @@ pub enum Error {
         /// Where the driver put it.
         got: u64,
     },
+    /// A mapping in the range is left over from an operation that could not be undone.
+    #[error("the mapping at [{}, {}) is quarantined, left over from a failed operation: unmap it (its rights and contents are not known), then map again", mapping.start, mapping.end)]
+    Quarantined {
+        /// The mapping, as offsets.
+        mapping: Range<usize>,
+    },
     /// No device of the access policy may do this with all of the range.
     #[error("no device may {verb} all of [{}, {}): grant one the access first", range.start, range.end)]
     NoAccess {

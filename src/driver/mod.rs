@@ -176,16 +176,21 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// Any failure of the driver but the one that means "no". If the count that the look-up took cannot be given back,
-    /// [`reclaim`](Driver::reclaim) tries again.
+    /// Any failure of the driver but the one that means "no". A count that the look-up took and that could not be given
+    /// back is tried once more; if that fails too, [`reclaim`](Driver::reclaim) can try again.
     #[doc(alias = "cuMemRetainAllocationHandle")]
     pub fn is_vmm(&self, address: u64) -> Result<bool> {
-        match self.calls().mem_retain(address) {
-            Ok(raw) => self
-                .give_back(Piece::Handle { raw, size: 0 })
-                .map(|()| true),
-            Err(error) if error.code() == Some(Code::ERROR_INVALID_VALUE) => Ok(false),
-            Err(error) => Err(error),
+        let raw = match self.calls().mem_retain(address) {
+            Ok(raw) => raw,
+            Err(error) if error.code() == Some(Code::ERROR_INVALID_VALUE) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match self.calls().mem_release(raw, 0) {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                let undo = self.give_back(Piece::Handle { raw, size: 0 }).err();
+                Err(error.with_undo(undo.into_iter().collect()))
+            }
         }
     }
 

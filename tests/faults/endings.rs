@@ -80,7 +80,11 @@ fn driver_quarantine(stage: &mut Stage) {
     stage.map(0, 1);
     let base = stage.kv().base();
     for _ in 0..2 {
-        stage.sim.inject(Fault::on(Call::cuMemRelease)).unwrap();
+        // The release, and the second try.
+        stage
+            .sim
+            .inject(Fault::on(Call::cuMemRelease).times(2))
+            .unwrap();
         stage.driver().is_vmm(base).unwrap_err();
     }
     stage.sim.inject(Fault::on(Call::cuMemAddressFree)).unwrap();

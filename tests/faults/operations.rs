@@ -27,8 +27,6 @@ pub struct Operation {
     pub refusal: Option<fn(&Error) -> bool>,
     /// It makes no driver call at all.
     pub silent: bool,
-    /// It takes a count only to give it back: if the driver refuses that, the count is kept, for `reclaim`.
-    pub borrows: bool,
 }
 
 impl Operation {
@@ -46,7 +44,6 @@ impl Operation {
             understands: |_, _| false,
             refusal: None,
             silent: false,
-            borrows: false,
         }
     }
 
@@ -64,13 +61,6 @@ impl Operation {
         }
     }
 
-    const fn borrowing(self) -> Operation {
-        Operation {
-            borrows: true,
-            ..self
-        }
-    }
-
     pub const fn silent(self) -> Operation {
         Operation {
             silent: true,
@@ -84,10 +74,10 @@ impl Operation {
     }
 
     /// How many pieces the failed calls leave with the crate: those that were to give something back after the first
-    /// failure, and in an operation that borrows or refuses, where giving back is a part of it, all of them.
+    /// failure, and in an operation that refuses, where giving back is a part of it, all of them.
     pub fn pieces(&self, failures: &[&CallRecord], result: &Result<(), Error>) -> usize {
         match result {
-            Err(error) if self.borrows || self.refuses(error) => expect::refused_pieces(failures),
+            Err(error) if self.refuses(error) => expect::refused_pieces(failures),
             _ => expect::refused_pieces(failures.get(1..).unwrap_or_default()),
         }
     }
@@ -180,8 +170,7 @@ const BELOW: &[Operation] = &[
         assert_eq!(is_vmm, stage.sim.pending_faults().len() == struck);
         Ok(())
     })
-    .understanding(not_vmm)
-    .borrowing(),
+    .understanding(not_vmm),
     Operation::new("Driver::is_vmm", "of a hole", mapped, |stage| {
         assert!(!stage.driver().is_vmm(stage.number + G as u64)?);
         Ok(())

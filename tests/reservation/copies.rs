@@ -1,7 +1,7 @@
 //! Copies and fills: across seams, between reservations, and refused where something is missing.
 
-use cuda_vmm::sim::Simulation;
-use cuda_vmm::sys::{CUresult, DriverCalls};
+use cuda_vmm::sim::{Fault, Simulation};
+use cuda_vmm::sys::{CUresult, Call, DriverCalls};
 use cuda_vmm::{Access, Code, Error, Location, Reservation};
 
 use crate::rig::{says, Rig, G};
@@ -207,4 +207,37 @@ fn in_a_context_that_is_lost() {
     kv.map(0, G, &rig.props()).unwrap();
     kv.close().unwrap();
     rig.leaves_nothing();
+}
+
+#[test]
+fn a_quarantined_mapping_is_named() {
+    let rig = Rig::new();
+    let builder = Reservation::builder(4 * G).access(&rig.devices[0], Access::ReadWrite);
+    let mut kv = builder.reserve(&rig.driver).unwrap();
+    kv.map(0, G, &rig.props()).unwrap();
+    for call in [Call::cuMemSetAccess, Call::cuMemUnmap] {
+        rig.sim.inject(Fault::on(call)).unwrap();
+    }
+    kv.map(G, G, &rig.props()).unwrap_err();
+    rig.sim.clear_log();
+
+    let error = kv.write(G - 2, b"seam").unwrap_err();
+    assert!(matches!(&error, Error::Quarantined { mapping } if *mapping == (G..2 * G)));
+    assert_eq!(
+        error.to_string(),
+        "the mapping at [2097152, 4194304) is quarantined, left over from a failed operation: unmap it (its rights and \
+         contents are not known), then map again"
+    );
+    assert!(matches!(kv.fill(G, G, 1), Err(Error::Quarantined { .. })));
+    assert!(matches!(
+        kv.read(G, &mut [0]),
+        Err(Error::Quarantined { .. })
+    ));
+    assert_eq!(rig.sim.log(), []);
+
+    // As the message says.
+    kv.unmap_range(G, G).unwrap();
+    kv.map(G, G, &rig.props()).unwrap();
+    kv.write(G - 2, b"seam").unwrap();
+    kv.close().unwrap();
 }
