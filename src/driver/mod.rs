@@ -55,8 +55,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// [`Error::DriverNotFound`] without a driver, [`Error::StubLibrary`] where a toolkit's stub was found in its place, else what the
-    /// library or `cuInit` answered.
+    /// [`Error::DriverNotFound`] without a driver, [`Error::StubLibrary`] where a toolkit's stub was found in its place,
+    /// [`Error::ForkedChild`] where a parent process has loaded it before, else what the library or `cuInit` answered.
     #[doc(alias = "cuInit")]
     pub fn load() -> Result<Driver> {
         Driver::from_library(Library::open()?)
@@ -101,6 +101,8 @@ impl Driver {
             (Some(Code::ERROR_STUB_LIBRARY), Some(path)) => {
                 Error::StubLibrary { path: path.clone() }
             }
+            // Whoever loaded the driver in the parent: its `cuInit` says so in a forked child, and nowhere else.
+            (Some(Code::ERROR_NOT_INITIALIZED), _) => Error::ForkedChild,
             _ => error,
         })?;
         let version = calls.driver_version()?;

@@ -56,15 +56,15 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// As [`write`](Reservation::write), and [`Error::Overlap`].
+    /// As [`write`](Reservation::write), [`Error::OverlappingCopy`], and [`Error::NoCommonDevice`].
     #[doc(alias = "cuMemcpyDtoD")]
     pub fn copy_within(&mut self, to: usize, from: usize, size: usize) -> Result<()> {
         let target = self.beneath(to, size)?.needing(Access::ReadWrite);
         let source = self.beneath(from, size)?.needing(Access::Read);
         if to.abs_diff(from) < size {
-            return Err(Error::Overlap {
-                asked: target.range(),
-                existing: source.range(),
+            return Err(Error::OverlappingCopy {
+                to: target.range(),
+                from: source.range(),
             });
         }
         let device = self.device_that(&[target, source])?;
@@ -77,7 +77,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// As [`write`](Reservation::write), and [`Error::ForeignDriver`].
+    /// As [`write`](Reservation::write), [`Error::ForeignDriver`], and [`Error::NoCommonDevice`].
     #[doc(alias = "cuMemcpyDtoD")]
     pub fn copy_from(
         &mut self,
@@ -104,25 +104,29 @@ impl Reservation {
         })
     }
 
-    /// A device that has what each of the ranges needs.
+    /// A device that has what the range needs, or what both the target and the source of a copy need.
     fn device_that(&self, needs: &[Need<'_>]) -> Result<Device> {
-        let candidates = needs
-            .iter()
-            .flat_map(Need::locations)
-            .filter_map(Location::device);
-        let mut missing = None;
-        for ordinal in candidates {
-            match needs
-                .iter()
-                .find(|need| !need.met_by(Location::Device(ordinal)))
-            {
-                None => return self.driver.device(ordinal),
-                Some(need) => missing = Some(need),
-            }
+        let devices = || {
+            let locations = needs.iter().flat_map(Need::locations);
+            locations.filter_map(Location::device)
+        };
+        let may = |need: &Need<'_>, ordinal| need.met_by(Location::Device(ordinal));
+        let may_all = |ordinal: &u32| needs.iter().all(|need| may(need, *ordinal));
+        if let Some(ordinal) = devices().find(may_all) {
+            return self.driver.device(ordinal);
         }
-        Err(missing
-            .or(needs.first())
-            .map_or(Error::ForeignDriver, Need::refusal))
+        let unmet = needs
+            .iter()
+            .find(|need| !devices().any(|ordinal| may(need, ordinal)));
+        Err(match (unmet, needs) {
+            (None, [to, .., from]) => Error::NoCommonDevice {
+                to: to.range(),
+                from: from.range(),
+            },
+            _ => unmet
+                .or(needs.first())
+                .map_or(Error::ForeignDriver, Need::refusal),
+        })
     }
 }
 
