@@ -67,7 +67,11 @@ fn blocks(rig: &Rig, call: impl FnOnce() -> CUresult + Send, release: impl FnOnc
         let early = receiver.recv_timeout(Duration::from_millis(50));
         assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout));
         release();
-        receiver.recv_timeout(Duration::from_secs(20)).unwrap()
+        let late = receiver.recv_timeout(Duration::from_secs(20));
+        late.unwrap_or_else(|_| {
+            rig.0.deinitialize(); // or the scope would wait for the blocked thread
+            panic!("still blocked after the release")
+        })
     })
 }
 
@@ -106,8 +110,8 @@ fn unmapping_under_pending_work_loses_the_context() {
         rig.0.hold_stream(stream);
         rig.fill_async(address, 1, G, stream).unwrap();
         rig.unmap(address, G).unwrap();
-        assert_eq!(unsafe { rig.0.cuStreamSynchronize(stream) }, ILLEGAL);
         assert_eq!(unsafe { rig.0.cuStreamQuery(stream) }, ILLEGAL);
+        assert_eq!(unsafe { rig.0.cuStreamSynchronize(stream) }, ILLEGAL);
         assert_eq!(unsafe { rig.0.cuCtxSynchronize() }, ILLEGAL);
         rig.release(handle).unwrap();
         rig.address_free(address, G).unwrap();
