@@ -4,10 +4,10 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use crate::bytes::{round_up, Bytes};
 use crate::code::Code;
 use crate::location::Location;
-use crate::props::HandleTypes;
-use crate::range::{round_up, Bytes};
+use crate::recipe::HandleTypes;
 use crate::sys::{Call, LoadError};
 
 /// The crate's result.

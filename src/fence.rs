@@ -140,7 +140,7 @@ impl<'a> Fence<'a> {
             Kind::Stream { device, stream } => {
                 device
                     .driver()
-                    .with_context(&device, |calls| match deadline {
+                    .with_context(device.raw(), |calls| match deadline {
                         None => calls.stream_synchronize(stream.0 as CUstream),
                         Some(deadline) => {
                             poll(deadline, || calls.stream_is_done(stream.0 as CUstream))
@@ -150,7 +150,7 @@ impl<'a> Fence<'a> {
             Kind::Event { device, event } => {
                 device
                     .driver()
-                    .with_context(&device, |calls| match deadline {
+                    .with_context(device.raw(), |calls| match deadline {
                         None => calls.event_synchronize(event.0 as CUevent),
                         Some(deadline) => {
                             poll(deadline, || calls.event_is_done(event.0 as CUevent))

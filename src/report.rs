@@ -7,8 +7,8 @@ use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::bytes::Bytes;
 use crate::error::Error;
-use crate::range::Bytes;
 
 /// Something that `Drop` could not undo, and why.
 #[derive(Debug)]

@@ -100,7 +100,7 @@ impl Reservation {
     }
 
     fn run(&self, device: &Device, operation: impl FnOnce(&Calls) -> Result<()>) -> Result<()> {
-        self.driver.with_context(device, |calls| {
+        self.driver.with_context(device.raw(), |calls| {
             operation(calls)?;
             calls.default_stream_synchronize()
         })
