@@ -53,7 +53,8 @@ pub enum Error {
         /// The size asked for.
         size: usize,
     },
-    /// The memory asked for is not free.
+    /// The memory asked for is not free. Mapping and granting can run out too; [`Error::is_out_of_memory`] answers for
+    /// all of them.
     #[error("not enough free memory on {location} for {}", Bytes(*size))]
     OutOfMemory {
         /// The size asked for.
@@ -191,8 +192,8 @@ pub enum Error {
         /// The source, as offsets in its reservation.
         from: Range<usize>,
     },
-    /// The target of a copy overlaps its source.
-    #[error("[{}, {}) cannot be copied to [{}, {}), which overlaps it: copy by way of a third range", from.start, from.end, to.start, to.end)]
+    /// The target of a copy shares memory with its source, by its addresses or as a mirror.
+    #[error("[{}, {}) cannot be copied to [{}, {}), which shares memory with it: copy by way of a third range", from.start, from.end, to.start, to.end)]
     OverlappingCopy {
         /// The target, as offsets.
         to: Range<usize>,
@@ -223,7 +224,7 @@ pub enum Error {
     },
     /// The caller's closure did not come to wait for the work.
     #[error("waiting for the work failed, everything is still mapped: {0}")]
-    WaitFailed(#[source] Box<dyn std::error::Error + Send + Sync>),
+    WaitFailed(Box<dyn std::error::Error + Send + Sync>),
     /// The driver's answer contradicts what this crate knows to be so.
     #[error("the driver and this crate disagree: {ours}, but the driver {theirs}")]
     Disagreement {

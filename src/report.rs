@@ -135,7 +135,7 @@ static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
 
 /// Sets what is told of leaks, in place of one line on standard error.
 ///
-/// The hook runs inside `Drop`, on the thread that drops, with no lock of this crate held. A panic in it is caught and
+/// There is one hook for the whole process, so tests that run side by side see each other's leaks. It runs inside `Drop`, on the thread that drops, with no lock of this crate held. A panic in it is caught and
 /// forgotten.
 pub fn set_leak_hook(hook: impl Fn(&Leak) + Send + Sync + 'static) {
     *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));

@@ -56,6 +56,8 @@ impl ReservationBuilder {
 
     /// Who may do what with everything that is mapped in the reservation: granted with every map.
     ///
+    /// Of a device only its ordinal counts, as the driver of [`reserve`](Self::reserve) numbers devices.
+    ///
     /// A host location's rights hold for host memory only: the driver has none to give on a device's. Without any call of this,
     /// mappings are accessible to nobody until [`set_access`](Reservation::set_access) or [`grant`](Reservation::grant).
     pub fn access(mut self, location: impl Into<Location>, access: Access) -> Self {
