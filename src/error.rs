@@ -246,9 +246,14 @@ pub struct NotUndone {
 
 impl fmt::Display for NotUndone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; undoing it failed too:", self.error)?;
+        write!(f, "{}", self.error)?;
         for (i, error) in self.undo.iter().enumerate() {
-            write!(f, "{} {error}", if i == 0 { "" } else { ";" })?;
+            let before = if i == 0 {
+                "undoing it failed too: "
+            } else {
+                ""
+            };
+            write!(f, "; {before}{error}")?;
         }
         f.write_str("; what is left is kept and is undone by a later close or reclaim")
     }

@@ -81,9 +81,10 @@ impl Reservation {
         })?;
         self.place(offset, memory, Backing::Shared(handle))
             .map_err(|error| match allocation.origin() {
-                Origin::Raw if is_partial_map(&error) => Error::WrongSize {
-                    claimed: memory.size,
-                },
+                Origin::Raw if is_partial_map(&error) => {
+                    let claimed = memory.size;
+                    Error::WrongSize { claimed }.with_undo(error.into_parts().undo)
+                }
                 _ => error,
             })
     }

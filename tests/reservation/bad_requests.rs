@@ -1,10 +1,10 @@
 //! Requests that cannot be met: sizes, alignments, addresses, devices, handles.
 
-use cuda_vmm::sim::Simulation;
-use cuda_vmm::sys::Call;
+use cuda_vmm::sim::{Fault, Simulation};
+use cuda_vmm::sys::{CUresult, Call};
 use cuda_vmm::{
-    Access, Allocation, AllocationProps, Driver, Error, Location, Reservation, ReservationBuilder,
-    What,
+    Access, Allocation, AllocationProps, Code, Driver, Error, Location, Reservation,
+    ReservationBuilder, What,
 };
 
 use crate::rig::{same, says, Rig, G};
@@ -258,6 +258,34 @@ fn a_raw_handle_of_another_size() {
     assert_eq!((rig.sim.snapshot(), kv.to_string()), before);
     page.release().unwrap();
     kv.close().unwrap();
+    rig.leaves_nothing();
+}
+
+#[test]
+fn a_raw_handle_of_another_size_that_could_not_be_unmapped() {
+    let rig = Rig::new();
+    let mut kv = rig.reserve(4);
+    let raw = rig.props().create(G).unwrap().into_raw().unwrap();
+    let page = unsafe { Allocation::from_raw(&rig.driver, raw, G) }.unwrap();
+    let unsupported = |call| Fault::on(call).code(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+
+    // Its size is right; what is not supported is the grant.
+    rig.sim.inject(unsupported(Call::cuMemSetAccess)).unwrap();
+    let error = kv.map_existing(0, &page).unwrap_err();
+    let Error::Driver(failure) = &error else {
+        panic!("{error}");
+    };
+    let said = (failure.call, failure.code);
+    assert_eq!(said, (Call::cuMemSetAccess, Code::ERROR_NOT_SUPPORTED));
+
+    // What could not be undone is never lost from the error.
+    rig.sim.inject(unsupported(Call::cuMemSetAccess)).unwrap();
+    rig.sim.inject(Fault::on(Call::cuMemUnmap)).unwrap();
+    let error = kv.map_existing(0, &page).unwrap_err();
+    assert_eq!(error.undo_failures().len(), 1, "{error}");
+    assert_eq!(kv.quarantined(), 1);
+    kv.close().unwrap();
+    page.release().unwrap();
     rig.leaves_nothing();
 }
 
