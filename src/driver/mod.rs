@@ -34,9 +34,18 @@ struct Inner {
     device_count: u32,
     version: u32,
     granularities: Mutex<HashMap<Recipe, Granularity>>,
-    unit: OnceLock<usize>,
+    units: OnceLock<Units>,
     contexts: Contexts,
     quarantine: Mutex<Vec<Piece>>,
+}
+
+/// The granularities of the devices' memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Units {
+    /// The smallest: what a reservation's size is a multiple of.
+    pub(crate) least: usize,
+    /// The largest: what a reservation's base is a multiple of, so that offsets can be aligned for every device.
+    pub(crate) greatest: usize,
 }
 
 /// Something that the driver would not take back, owned by nobody else.
@@ -114,7 +123,7 @@ impl Driver {
                 device_count,
                 version,
                 granularities: Mutex::default(),
-                unit: OnceLock::new(),
+                units: OnceLock::new(),
                 contexts: Contexts::default(),
                 quarantine: Mutex::default(),
             }),
@@ -257,23 +266,30 @@ impl Driver {
         Ok(granularity)
     }
 
-    /// The smallest granularity of any device's memory: what a reservation's size is a multiple of.
-    pub(crate) fn unit(&self) -> Result<usize> {
-        if let Some(unit) = self.inner.unit.get() {
-            return Ok(*unit);
+    /// The granularities of the devices' memory; they are asked once.
+    pub(crate) fn units(&self) -> Result<Units> {
+        if let Some(units) = self.inner.units.get() {
+            return Ok(*units);
         }
-        let mut unit = None;
+        let mut units = None;
         for ordinal in 0..self.device_count() {
             let minimum = self
                 .granularity(&Recipe::plain(Location::Device(ordinal)))?
                 .minimum();
-            unit = Some(unit.map_or(minimum, |least: usize| least.min(minimum)));
+            let so_far = units.unwrap_or(Units {
+                least: minimum,
+                greatest: minimum,
+            });
+            units = Some(Units {
+                least: so_far.least.min(minimum),
+                greatest: so_far.greatest.max(minimum),
+            });
         }
-        let unit = unit.ok_or(Error::NoSuchDevice {
+        let units = units.ok_or(Error::NoSuchDevice {
             ordinal: 0,
             count: 0,
         })?;
-        Ok(*self.inner.unit.get_or_init(|| unit))
+        Ok(*self.inner.units.get_or_init(|| units))
     }
 
     pub(crate) fn contexts(&self) -> &Contexts {

@@ -104,6 +104,10 @@ impl Reservation {
         let granularity = granularity()?;
         aligned(What::Offset, offset, granularity.max(self.unit))?;
         aligned(What::Size, size, granularity.max(self.unit))?;
+        if granularity > self.unit {
+            // The base is a multiple of the unit, and of more unless another was asked for.
+            aligned(What::Address, self.address(offset) as usize, granularity)?;
+        }
         match self.first_in(&range) {
             Some(existing) => Err(Error::Overlap {
                 existing: self.bytes(existing),
