@@ -149,6 +149,12 @@ pub enum Error {
         /// How many there are.
         count: u32,
     },
+    /// A location is written in a way in which no place is called.
+    #[error("{location} names no place: use Location::Device, Location::Host, or Location::HostNuma with a node below 2147483648")]
+    NoSuchPlace {
+        /// The location given.
+        location: Location,
+    },
     /// No device has this UUID.
     #[error("no device has the UUID {}", uuid_text(uuid))]
     NoSuchUuid {

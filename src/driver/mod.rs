@@ -251,9 +251,12 @@ impl Driver {
     }
 
     pub(crate) fn check_location(&self, location: Location) -> Result<()> {
-        location
-            .device()
-            .map_or(Ok(()), |ordinal| self.check_device(ordinal))
+        match location.device() {
+            Some(ordinal) => self.check_device(ordinal),
+            // One place, one name: rights are kept by it.
+            None if !location.is_canonical() => Err(Error::NoSuchPlace { location }),
+            None => Ok(()),
+        }
     }
 
     /// Granularity of these properties; the driver is asked once for each set of them.

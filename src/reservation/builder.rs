@@ -68,7 +68,7 @@ impl ReservationBuilder {
     /// # Errors
     ///
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Misaligned`] (the size, and an address asked for, must be multiples of the
-    /// granularity), [`Error::BadAlignment`], [`Error::Overflow`], [`Error::NoSuchDevice`], [`Error::DuplicateAccess`]. From the driver: [`Error::OutOfAddressSpace`],
+    /// granularity), [`Error::BadAlignment`], [`Error::Overflow`], [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::DuplicateAccess`]. From the driver: [`Error::OutOfAddressSpace`],
     /// [`Error::HintNotHonoured`], or another failure.
     #[doc(alias = "cuMemAddressReserve")]
     pub fn reserve(self, driver: &Driver) -> Result<Reservation> {

@@ -219,6 +219,43 @@ fn rights_for_a_device_twice() {
 }
 
 #[test]
+fn a_place_under_another_name() {
+    let rig = Rig::new();
+    let mut kv = rig.reserve(2);
+    kv.map(0, G, &rig.props()).unwrap();
+    let device = |id| Location::Other { kind: 1, id };
+    for location in [
+        device(0),
+        device(7),
+        Location::Other { kind: 2, id: 0 },
+        Location::Other { kind: 3, id: 0 },
+        Location::HostNuma(u32::MAX),
+        Location::HostNuma(1 << 31),
+    ] {
+        let expected = Error::NoSuchPlace { location };
+        let builder = Reservation::builder(G)
+            .access(rig.device(), Access::ReadWrite)
+            .access(location, Access::Read);
+        same(&refused(&rig, builder), &expected);
+        let set = |kv: &mut Reservation| kv.set_access(0, G, location, Access::Read);
+        same(&rig.refused(&mut kv, set), &expected);
+        let grant = |kv: &mut Reservation| kv.grant(location, Access::Read);
+        same(&rig.refused(&mut kv, grant), &expected);
+        let ask = |kv: &mut Reservation| kv.access_of(0, location);
+        same(&rig.refused(&mut kv, ask), &expected);
+    }
+    let nowhere = AllocationProps::on_host_numa(&rig.driver, u32::MAX);
+    says(
+        &rig.refused(&mut kv, |_| nowhere.create(G)),
+        &Error::NoSuchPlace {
+            location: Location::HostNuma(u32::MAX),
+        },
+        "host NUMA node 4294967295 names no place: use Location::Device, Location::Host, or Location::HostNuma with \
+         a node below 2147483648",
+    );
+}
+
+#[test]
 fn memory_of_another_driver() {
     let (rig, other) = (Rig::new(), Rig::new());
     let mut kv = rig.reserve(4);
