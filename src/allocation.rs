@@ -14,6 +14,7 @@ use crate::props::AllocationProps;
 use crate::range::aligned;
 use crate::recipe::Recipe;
 use crate::report::{self, Leak};
+use crate::sys::Call;
 
 /// How an allocation's handle came to this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -369,7 +370,12 @@ fn describe(driver: &Driver, raw: RawHandle) -> Result<Recipe> {
         .map(|properties| Recipe::from_raw(&properties))
 }
 
-/// The status with which the driver refuses to map part of a handle.
+/// Whether the driver refused to map part of a handle; of a grant, the same status means something else.
 pub(crate) fn is_partial_map(error: &Error) -> bool {
-    error.code() == Some(Code::ERROR_NOT_SUPPORTED)
+    match error.first() {
+        Error::Driver(failure) => {
+            failure.call == Call::cuMemMap && failure.code == Code::ERROR_NOT_SUPPORTED
+        }
+        _ => false,
+    }
 }

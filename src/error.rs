@@ -150,6 +150,12 @@ pub enum Error {
         /// How many there are.
         count: u32,
     },
+    /// A location is written in a way in which no place is called.
+    #[error("{location} names no place: use Location::Device, Location::Host, or Location::HostNuma with a node below 2147483648")]
+    NoSuchPlace {
+        /// The location given.
+        location: Location,
+    },
     /// No device has this UUID.
     #[error("no device has the UUID {}", uuid_text(uuid))]
     NoSuchUuid {
@@ -253,9 +259,14 @@ pub struct NotUndone {
 
 impl fmt::Display for NotUndone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; undoing it failed too:", self.error)?;
+        write!(f, "{}", self.error)?;
         for (i, error) in self.undo.iter().enumerate() {
-            write!(f, "{} {error}", if i == 0 { "" } else { ";" })?;
+            let before = if i == 0 {
+                "undoing it failed too: "
+            } else {
+                ""
+            };
+            write!(f, "; {before}{error}")?;
         }
         f.write_str("; what is left is kept and is undone by a later close or reclaim")
     }

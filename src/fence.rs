@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
+use std::mem;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -133,9 +134,12 @@ impl<'a> Fence<'a> {
             // A panic is a failed wait like any other: unwinding from here would drop, and so unmap, what must stay mapped.
             Kind::Closure(wait) => match catch_unwind(AssertUnwindSafe(|| wait(deadline))) {
                 Ok(result) => result.map_err(Error::WaitFailed),
-                Err(panic) => Err(Error::WaitFailed(
-                    format!("the closure panicked: {}", message(&*panic)).into(),
-                )),
+                Err(panic) => {
+                    let why = format!("the closure panicked: {}", message(&*panic));
+                    // What was thrown may panic when it is dropped, so it never is.
+                    mem::forget(panic);
+                    Err(Error::WaitFailed(why.into()))
+                }
             },
             Kind::Stream { device, stream } => {
                 device

@@ -103,7 +103,7 @@ impl AllocationProps {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchDevice`] (the driver's own query would answer for any device at all), or a driver failure.
+    /// [`Error::NoSuchDevice`], [`Error::NoSuchPlace`] (the driver's own query would answer for any device at all), or a driver failure.
     #[doc(alias = "cuMemGetAllocationGranularity")]
     pub fn granularity(&self) -> Result<Granularity> {
         if let Some(known) = self.granularity.get() {

@@ -138,12 +138,21 @@ static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
 /// There is one hook for the whole process, so tests that run side by side see each other's leaks. It runs inside `Drop`, on the thread that drops, with no lock of this crate held. A panic in it is caught and
 /// forgotten.
 pub fn set_leak_hook(hook: impl Fn(&Leak) + Send + Sync + 'static) {
-    *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));
+    replace(Some(Arc::new(hook)));
 }
 
 /// Goes back to one line on standard error.
 pub fn reset_leak_hook() {
-    *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    replace(None);
+}
+
+/// The old hook is dropped when the lock is free again: what it holds may itself leak, and report that.
+fn replace(hook: Option<Hook>) {
+    let old = std::mem::replace(
+        &mut *HOOK.lock().unwrap_or_else(PoisonError::into_inner),
+        hook,
+    );
+    drop(old);
 }
 
 /// Reports a leak, unless the driver itself is gone.
@@ -154,8 +163,12 @@ pub(crate) fn leaked(leak: Leak) {
     }
     let hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // A drop during unwinding must not panic, whatever the hook or a closed standard error does.
-    let _ = catch_unwind(AssertUnwindSafe(|| match hook {
+    let told = catch_unwind(AssertUnwindSafe(|| match hook {
         Some(hook) => hook(&leak),
         None => eprintln!("cuda-vmm: {leak}"),
     }));
+    // What was thrown may panic when it is dropped, so it never is.
+    if let Err(thrown) = told {
+        std::mem::forget(thrown);
+    }
 }

@@ -35,9 +35,18 @@ struct Inner {
     device_count: u32,
     version: u32,
     granularities: Mutex<HashMap<Recipe, Granularity>>,
-    unit: OnceLock<usize>,
+    units: OnceLock<Units>,
     contexts: Contexts,
     quarantine: Mutex<Vec<Piece>>,
+}
+
+/// The granularities of the devices' memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Units {
+    /// The smallest: what a reservation's size is a multiple of.
+    pub(crate) least: usize,
+    /// The largest: what a reservation's base is a multiple of, so that offsets can be aligned for every device.
+    pub(crate) greatest: usize,
 }
 
 impl Driver {
@@ -104,7 +113,7 @@ impl Driver {
                 device_count,
                 version,
                 granularities: Mutex::default(),
-                unit: OnceLock::new(),
+                units: OnceLock::new(),
                 contexts: Contexts::default(),
                 quarantine: Mutex::default(),
             }),
@@ -205,9 +214,12 @@ impl Driver {
     }
 
     pub(crate) fn check_location(&self, location: Location) -> Result<()> {
-        location
-            .device()
-            .map_or(Ok(()), |ordinal| self.check_device(ordinal))
+        match location.device() {
+            Some(ordinal) => self.check_device(ordinal),
+            // One place, one name: rights are kept by it.
+            None if !location.is_canonical() => Err(Error::NoSuchPlace { location }),
+            None => Ok(()),
+        }
     }
 
     /// Granularity of these properties; the driver is asked once for each set of them.
@@ -220,23 +232,30 @@ impl Driver {
         Ok(granularity)
     }
 
-    /// The smallest granularity of any device's memory: what a reservation's size is a multiple of.
-    pub(crate) fn unit(&self) -> Result<usize> {
-        if let Some(unit) = self.inner.unit.get() {
-            return Ok(*unit);
+    /// The granularities of the devices' memory; they are asked once.
+    pub(crate) fn units(&self) -> Result<Units> {
+        if let Some(units) = self.inner.units.get() {
+            return Ok(*units);
         }
-        let mut unit = None;
+        let mut units = None;
         for ordinal in 0..self.device_count() {
             let minimum = self
                 .granularity(&Recipe::plain(Location::Device(ordinal)))?
                 .minimum();
-            unit = Some(unit.map_or(minimum, |least: usize| least.min(minimum)));
+            let so_far = units.unwrap_or(Units {
+                least: minimum,
+                greatest: minimum,
+            });
+            units = Some(Units {
+                least: so_far.least.min(minimum),
+                greatest: so_far.greatest.max(minimum),
+            });
         }
-        let unit = unit.ok_or(Error::NoSuchDevice {
+        let units = units.ok_or(Error::NoSuchDevice {
             ordinal: 0,
             count: 0,
         })?;
-        Ok(*self.inner.unit.get_or_init(|| unit))
+        Ok(*self.inner.units.get_or_init(|| units))
     }
 
     pub(crate) fn contexts(&self) -> &Contexts {

@@ -20,11 +20,12 @@ impl Reservation {
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Hole`], [`Error::NoAccess`]. Else a driver failure.
     #[doc(alias = "cuMemcpyHtoD")]
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
-        let address = self.address(offset);
         let device = self.device_that(&[self
             .beneath(offset, bytes.len())?
             .needing(Access::ReadWrite)?])?;
-        self.run(&device, |calls| calls.copy_to_device(address, bytes))
+        self.run(&device, |calls| {
+            calls.copy_to_device(self.address(offset), bytes)
+        })
     }
 
     /// Copies `[offset, offset + bytes.len())` to the host.
@@ -34,10 +35,11 @@ impl Reservation {
     /// As [`write`](Reservation::write).
     #[doc(alias = "cuMemcpyDtoH")]
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        let address = self.address(offset);
         let device =
             self.device_that(&[self.beneath(offset, bytes.len())?.needing(Access::Read)?])?;
-        self.run(&device, |calls| calls.copy_to_host(bytes, address))
+        self.run(&device, |calls| {
+            calls.copy_to_host(bytes, self.address(offset))
+        })
     }
 
     /// Sets every byte of `[offset, offset + size)`.
