@@ -22,6 +22,9 @@ pub const TESTS: &[Test] = &[
 
 const GRANULE: usize = 2 << 20;
 
+/// How long a forked child may take to end.
+const SECONDS: u32 = 10;
+
 /// Runs the part, which says by its end whether all was well.
 fn played(part: &str) {
     assert_eq!(child::told(part, &[]), "done\n");
@@ -95,6 +98,8 @@ pub fn forked_children_exit() {
         for _ in 0..200 {
             let child = unsafe { libc::fork() };
             if child == 0 {
+                // An alarm is not inherited, and a child that waits for ever would keep this program's output open.
+                unsafe { libc::alarm(SECONDS) };
                 let mut address = 0;
                 let refused = unsafe { driver.cuMemAddressReserve(&mut address, GRANULE, 0, 0, 0) };
                 let as_told = refused == CUresult::CUDA_ERROR_NOT_INITIALIZED;
