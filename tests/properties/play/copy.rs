@@ -1,0 +1,216 @@
+//! Copies and fills.
+
+use std::ops::Range;
+
+use cuda_vmm::sys::Call;
+use cuda_vmm::{Access, Error, Location};
+
+use crate::contents::{bytes, runs};
+use crate::model::{right_of, Area};
+use crate::operation::{Which, Window};
+use crate::verdict::{Refusal, Verdict};
+use crate::world::World;
+
+/// The longest buffer that is made for a range that is refused.
+const LONGEST: usize = 64 << 20;
+
+/// What a copy does with a range.
+#[derive(Debug)]
+struct Need {
+    area: usize,
+    range: Range<usize>,
+    access: Access,
+}
+
+impl World {
+    pub fn write(&mut self, kv: Which, at: Window, seed: u8) -> Option<()> {
+        let at_kv = self.kv(kv)?;
+        let (offset, size) = self.model.areas[at_kv].window(at, self.unit);
+        let data = written(seed, (size <= LONGEST).then_some(size)?);
+        let need = self.need(at_kv, offset, size, Access::ReadWrite);
+        let expected = need.and_then(|need| self.possible([need]));
+        let result = self.kvs[at_kv].write(offset, &data);
+        let verdict = self.judge(&expected, &result);
+        if let Ok([need]) = &expected {
+            if self.happened(verdict, Call::cuMemcpyHtoD_v2) {
+                self.model.write(at_kv, &need.range, &runs(&data));
+            }
+        }
+        Some(())
+    }
+
+    pub fn read(&mut self, kv: Which, at: Window) -> Option<()> {
+        let at_kv = self.kv(kv)?;
+        let (offset, size) = self.model.areas[at_kv].window(at, self.unit);
+        let mut buffer = vec![0xEE; (size <= LONGEST).then_some(size)?];
+        let need = self.need(at_kv, offset, size, Access::Read);
+        let expected = need.and_then(|need| self.possible([need]));
+        let result = self.kvs[at_kv].read(offset, &mut buffer);
+        let verdict = self.judge(&expected, &result);
+        if let (Verdict::Done, Ok([need])) = (verdict, &expected) {
+            let there = bytes(&self.model.read(at_kv, &need.range));
+            let wrong = there.iter().zip(&buffer).position(|(a, b)| a != b);
+            let wrong = wrong.map(|at| (offset + at, there[at], buffer[at]));
+            assert_eq!(
+                wrong, None,
+                "offset, byte that was written, byte that was read"
+            );
+        }
+        Some(())
+    }
+
+    pub fn fill(&mut self, kv: Which, at: Window, value: u8) -> Option<()> {
+        let at_kv = self.kv(kv)?;
+        let (offset, size) = self.model.areas[at_kv].window(at, self.unit);
+        let need = self.need(at_kv, offset, size, Access::ReadWrite);
+        let expected = need.and_then(|need| self.possible([need]));
+        let result = self.kvs[at_kv].fill(offset, size, value);
+        let verdict = self.judge(&expected, &result);
+        if let Ok([need]) = &expected {
+            if self.happened(verdict, Call::cuMemsetD8_v2) {
+                self.model.write(at_kv, &need.range, &[(size, value)]);
+            }
+        }
+        Some(())
+    }
+
+    pub fn copy_within(&mut self, kv: Which, to: Window, from: Window) -> Option<()> {
+        let at_kv = self.kv(kv)?;
+        let area = &self.model.areas[at_kv];
+        let (to, size) = area.window(to, self.unit);
+        let (from, _) = area.window(from, self.unit);
+        let needs = self.needs((at_kv, to), (at_kv, from), size);
+        if self.is_aliased(&needs, true) {
+            return None;
+        }
+        let expected = match needs {
+            Ok([to_need, from_need]) if to.abs_diff(from) < size => {
+                let (to, from) = (to_need.range, from_need.range);
+                Err(Refusal::Check(Error::OverlappingCopy { to, from }))
+            }
+            needs => needs.and_then(|needs| self.possible(needs)),
+        };
+        let result = self.kvs[at_kv].copy_within(to, from, size);
+        self.copied(&expected, &result)
+    }
+
+    pub fn copy_from(&mut self, kv: Which, to: Window, other: Which, from: Window) -> Option<()> {
+        let at_kv = self.kv(kv)?;
+        let other = self.kv(other).filter(|other| *other != at_kv)?;
+        let (to, size) = self.model.areas[at_kv].window(to, self.unit);
+        let (from, _) = self.model.areas[other].window(from, self.unit);
+        let needs = self.needs((at_kv, to), (other, from), size);
+        if self.is_aliased(&needs, false) {
+            return None;
+        }
+        let expected = needs.and_then(|needs| self.possible(needs));
+        let [target, source] = self
+            .kvs
+            .get_disjoint_mut([at_kv, other])
+            .expect("two of them");
+        let result = target.copy_from(to, source, from, size);
+        self.copied(&expected, &result)
+    }
+
+    fn copied(
+        &mut self,
+        expected: &Result<[Need; 2], Refusal>,
+        result: &Result<(), Error>,
+    ) -> Option<()> {
+        let verdict = self.judge(expected, result);
+        if let Ok([to, from]) = expected {
+            if self.happened(verdict, Call::cuMemcpyDtoD_v2) {
+                let contents = self.model.read(from.area, &from.range);
+                self.model.write(to.area, &to.range, &contents);
+            }
+        }
+        Some(())
+    }
+
+    pub fn view(&mut self, kv: Which, at: Window) -> Option<()> {
+        let at_kv = self.kv(kv)?;
+        let area = &self.model.areas[at_kv];
+        let (offset, size) = area.window(at, self.unit);
+        let expected = area.mapped_throughout(offset, size).map_err(Refusal::Check);
+        let result = self.kvs[at_kv].view(offset, size);
+        let told = result.map(|view| (view.address(), view.size()));
+        if self.judge(&expected, &told) == Verdict::Done {
+            let address = self.model.areas[at_kv].base + offset as u64;
+            assert_eq!(told.expect("judged"), (address, size));
+        }
+        Some(())
+    }
+
+    /// Whether bytes were moved: a failure behind the copy itself does not bring the old ones back.
+    fn happened(&self, verdict: Verdict, call: Call) -> bool {
+        verdict == Verdict::Done || self.succeeded(call).next().is_some()
+    }
+
+    fn needs(
+        &self,
+        to: (usize, usize),
+        from: (usize, usize),
+        size: usize,
+    ) -> Result<[Need; 2], Refusal> {
+        let target = self.need(to.0, to.1, size, Access::ReadWrite)?;
+        Ok([target, self.need(from.0, from.1, size, Access::Read)?])
+    }
+
+    /// Whether the ranges are the same memory in part, at other offsets: what a copy does then, nobody says.
+    fn is_aliased(&self, needs: &Result<[Need; 2], Refusal>, within: bool) -> bool {
+        let Ok([to, from]) = needs else {
+            return false;
+        };
+        let overlap = to.range.start.abs_diff(from.range.start) < to.range.len();
+        let aliased = self
+            .model
+            .alias((to.area, &to.range), (from.area, &from.range));
+        aliased && !(within && overlap)
+    }
+
+    fn need(&self, at: usize, offset: usize, size: usize, access: Access) -> Result<Need, Refusal> {
+        let area: &Area = &self.model.areas[at];
+        let range = area.mapped_throughout(offset, size)?;
+        for (offset, mapped) in area.in_range(&range) {
+            if mapped.quarantined {
+                let mapping = offset..offset + mapped.size;
+                return Err(Error::Quarantined { mapping }.into());
+            }
+        }
+        Ok(Need {
+            area: at,
+            range,
+            access,
+        })
+    }
+
+    /// Whether one device may do all of it.
+    fn possible<const N: usize>(&self, needs: [Need; N]) -> Result<[Need; N], Refusal> {
+        let devices = || self.devices.iter().map(|device| Location::from(device));
+        let may = |who: Location, need: &Need| {
+            let mut mapped = self.model.areas[need.area].in_range(&need.range);
+            mapped.all(|(_, mapped)| right_of(&mapped.noted, who) >= need.access)
+        };
+        if devices().any(|who| needs.iter().all(|need| may(who, need))) {
+            return Ok(needs);
+        }
+        for need in &needs {
+            if !devices().any(|who| may(who, need)) {
+                let verb = match need.access {
+                    Access::ReadWrite => "write",
+                    _ => "read",
+                };
+                let range = need.range.clone();
+                return Err(Error::NoAccess { range, verb }.into());
+            }
+        }
+        let range = |at: usize| needs[at].range.clone();
+        let (to, from) = (range(0), range(N - 1));
+        Err(Error::NoCommonDevice { to, from }.into())
+    }
+}
+
+/// Bytes that tell where they stand.
+fn written(seed: u8, size: usize) -> Vec<u8> {
+    (0..size).map(|at| seed.wrapping_add(at as u8)).collect()
+}
