@@ -162,9 +162,9 @@ fn want() -> impl Strategy<Value = Want> {
 fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         4 => want().prop_map(Operation::Reserve).boxed(),
-        20 => mapping().boxed(),
+        24 => mapping().boxed(),
         10 => memory().boxed(),
-        12 => unmapping().boxed(),
+        9 => unmapping().boxed(),
         10 => rights().boxed(),
         28 => copying().boxed(),
         1 => ending().boxed(),

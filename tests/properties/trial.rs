@@ -142,10 +142,18 @@ fn runner(seed: u64, number: u64) -> TestRunner {
         max_shrink_time: 60_000,
         ..Config::default()
     };
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    bytes[8..16].copy_from_slice(&number.to_le_bytes());
-    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&mixed(seed).to_le_bytes());
+    bytes[8..].copy_from_slice(&mixed(seed ^ mixed(number)).to_le_bytes());
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::XorShift, &bytes))
+}
+
+/// Spreads neighbouring numbers over all 64 bits (the end of SplitMix64): the generator starts where it is told to.
+fn mixed(number: u64) -> u64 {
+    let mut bits = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^ (bits >> 31)
 }
 
 thread_local! {

@@ -24,7 +24,7 @@ struct Need {
 
 impl World {
     pub fn write(&mut self, kv: Which, at: Window, seed: u8) -> Option<()> {
-        let at_kv = self.kv(kv)?;
+        let at_kv = self.busy(kv)?;
         let (offset, size) = self.model.areas[at_kv].window(at, self.unit);
         let data = written(seed, (size <= LONGEST).then_some(size)?);
         let need = self.need(at_kv, offset, size, Access::ReadWrite);
@@ -40,7 +40,7 @@ impl World {
     }
 
     pub fn read(&mut self, kv: Which, at: Window) -> Option<()> {
-        let at_kv = self.kv(kv)?;
+        let at_kv = self.busy(kv)?;
         let (offset, size) = self.model.areas[at_kv].window(at, self.unit);
         let mut buffer = vec![0xEE; (size <= LONGEST).then_some(size)?];
         let need = self.need(at_kv, offset, size, Access::Read);
@@ -60,7 +60,7 @@ impl World {
     }
 
     pub fn fill(&mut self, kv: Which, at: Window, value: u8) -> Option<()> {
-        let at_kv = self.kv(kv)?;
+        let at_kv = self.busy(kv)?;
         let (offset, size) = self.model.areas[at_kv].window(at, self.unit);
         let need = self.need(at_kv, offset, size, Access::ReadWrite);
         let expected = need.and_then(|need| self.possible([need]));
@@ -75,7 +75,7 @@ impl World {
     }
 
     pub fn copy_within(&mut self, kv: Which, to: Window, from: Window) -> Option<()> {
-        let at_kv = self.kv(kv)?;
+        let at_kv = self.busy(kv)?;
         let area = &self.model.areas[at_kv];
         let (to, size) = area.window(to, self.unit);
         let (from, _) = area.window(from, self.unit);
@@ -95,8 +95,8 @@ impl World {
     }
 
     pub fn copy_from(&mut self, kv: Which, to: Window, other: Which, from: Window) -> Option<()> {
-        let at_kv = self.kv(kv)?;
-        let other = self.kv(other).filter(|other| *other != at_kv)?;
+        let at_kv = self.busy(kv)?;
+        let other = self.busy(other).filter(|other| *other != at_kv)?;
         let (to, size) = self.model.areas[at_kv].window(to, self.unit);
         let (from, _) = self.model.areas[other].window(from, self.unit);
         let needs = self.needs((at_kv, to), (other, from), size);
@@ -128,7 +128,7 @@ impl World {
     }
 
     pub fn view(&mut self, kv: Which, at: Window) -> Option<()> {
-        let at_kv = self.kv(kv)?;
+        let at_kv = self.busy(kv)?;
         let area = &self.model.areas[at_kv];
         let (offset, size) = area.window(at, self.unit);
         let expected = area.mapped_throughout(offset, size).map_err(Refusal::Check);

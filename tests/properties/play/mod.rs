@@ -64,6 +64,19 @@ impl World {
         which.checked_rem(self.kvs.len())
     }
 
+    /// The reservation of that number, among those in which something is mapped, if there are any.
+    fn busy(&self, which: Which) -> Option<usize> {
+        let areas = self.model.areas.iter().enumerate();
+        let busy: Vec<usize> = areas
+            .filter(|(_, area)| !area.mapped.is_empty())
+            .map(|(at, _)| at)
+            .collect();
+        match which.checked_rem(busy.len()) {
+            Some(at) => Some(busy[at]),
+            None => self.kv(which),
+        }
+    }
+
     /// The fence, and whether waiting for it is bound to fail.
     fn fence(&self, wait: Wait) -> Option<Fence<'static>> {
         let device = |which: Which| &self.devices[which % self.devices.len()];

@@ -98,7 +98,7 @@ impl World {
         if self.pages.len() >= MOST {
             return None;
         }
-        let at_kv = self.kv(kv)?;
+        let at_kv = self.busy(kv)?;
         let area = &self.model.areas[at_kv];
         let (offset, _) = area.window(
             Window {
@@ -134,7 +134,7 @@ impl World {
     }
 
     pub fn is_vmm(&mut self, kv: Which, at: Window) -> Option<()> {
-        let at_kv = self.kv(kv)?;
+        let at_kv = self.busy(kv)?;
         let area = &self.model.areas[at_kv];
         let (offset, _) = area.window(
             Window {

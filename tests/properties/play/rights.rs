@@ -10,7 +10,7 @@ use crate::world::World;
 
 impl World {
     pub fn set_access(&mut self, kv: Which, at: Extent, who: Which, access: Access) -> Option<()> {
-        let at_kv = self.kv(kv)?;
+        let at_kv = self.busy(kv)?;
         let who = self.who(who);
         let area = &self.model.areas[at_kv];
         let (offset, size) = area.extent(at, self.unit);
@@ -36,7 +36,7 @@ impl World {
     }
 
     pub fn grant(&mut self, kv: Which, who: Which, access: Access) -> Option<()> {
-        let at_kv = self.kv(kv)?;
+        let at_kv = self.busy(kv)?;
         let who = self.who(who);
         let expected = self.exists(who).map_err(Refusal::Check);
         let result = self.kvs[at_kv].grant(who, access);
@@ -76,7 +76,7 @@ impl World {
     }
 
     pub fn access_of(&mut self, kv: Which, at: Window, who: Which) -> Option<()> {
-        let at_kv = self.kv(kv)?;
+        let at_kv = self.busy(kv)?;
         let who = self.who(who);
         let area = &self.model.areas[at_kv];
         let (offset, _) = area.window(at, self.unit);

@@ -49,7 +49,7 @@ impl World {
 
     /// Unmaps what lies at an offset, by the id that the reservation gives for it.
     pub fn unmap_at(&mut self, kv: Which, at: Extent, wait: Wait) -> Option<()> {
-        let at_kv = self.kv(kv)?;
+        let at_kv = self.busy(kv)?;
         let area = &self.model.areas[at_kv];
         let (offset, _) = area.extent(at, self.unit);
         let byte = offset..offset.saturating_add(1);
@@ -72,7 +72,7 @@ impl World {
     }
 
     pub fn unmap_range(&mut self, kv: Which, at: Extent, wait: Wait) -> Option<()> {
-        let at_kv = self.kv(kv)?;
+        let at_kv = self.busy(kv)?;
         let area = &self.model.areas[at_kv];
         let (offset, size) = area.extent(at, self.unit);
         let expected = match (area.whole(offset, size), gives_up(wait)) {
