@@ -1,7 +1,6 @@
 //! The model against all that the crate and the driver say.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use cuda_vmm::sim::{self, Snapshot};
 use cuda_vmm::{Access, BackingKind, Location, Reservation};
@@ -79,12 +78,15 @@ impl World {
         assert_eq!(kv.policy().collect::<Vec<_>>(), area.policy);
         let quarantined = area.mapped.values().filter(|mapped| mapped.quarantined);
         assert_eq!(kv.quarantined(), area.stuck.len() + quarantined.count());
-        for offset in (0..area.size).step_by(self.unit) {
-            let byte = offset..offset + 1;
-            let expected = area.in_range(&byte).next();
-            let expected = expected.map(|(offset, mapped)| offset..offset + mapped.size);
-            let told: Option<Range<usize>> = kv.mapping_at(offset).map(|mapping| mapping.range());
-            assert_eq!(told, expected, "at offset {offset}");
+        for hole in area.holes() {
+            let ends = [hole.start, hole.end - 1].map(|offset| kv.mapping_at(offset).is_some());
+            assert_eq!(ends, [false; 2], "something is mapped in the hole {hole:?}");
+        }
+        for (offset, mapped) in &area.mapped {
+            for at in [*offset, offset + mapped.size - 1] {
+                let told = kv.mapping_at(at).map(|mapping| mapping.offset());
+                assert_eq!(told, Some(*offset), "at offset {at}");
+            }
         }
         let drawn = picture::of(area, &self.model, self.unit);
         assert_eq!(kv.to_string(), drawn);

@@ -51,7 +51,8 @@ impl Contents {
 
 /// Bytes as runs.
 pub fn runs(bytes: &[u8]) -> Vec<Run> {
-    bytes.iter().map(|byte| (1, *byte)).collect()
+    let equal = bytes.chunk_by(|a, b| a == b);
+    equal.map(|run| (run.len(), run[0])).collect()
 }
 
 /// Runs as bytes.

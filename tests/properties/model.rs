@@ -194,13 +194,37 @@ impl Model {
         }
     }
 
-    /// Whether two ranges have a byte of memory in common, by way of mirrors.
-    pub fn alias(&self, one: (usize, &Range<usize>), two: (usize, &Range<usize>)) -> bool {
-        let others = self.beneath(two.0, two.1);
-        let mut pieces = self.beneath(one.0, one.1).into_iter();
-        pieces.any(|(memory, piece)| {
-            let mut same = others.iter().filter(|(other, _)| *other == memory);
-            same.any(|(_, other)| piece.start < other.end && other.start < piece.end)
+    /// Whether two ranges have a byte of memory in common, by way of mirrors with such backings.
+    pub fn alias(
+        &self,
+        (one, one_range): (usize, &Range<usize>),
+        (two, two_range): (usize, &Range<usize>),
+        counts: fn(Backing, Backing) -> bool,
+    ) -> bool {
+        let part = |range: &Range<usize>, offset: usize, mapped: &Mapped| {
+            let (start, end) = (range.start.max(offset), range.end.min(offset + mapped.size));
+            start - offset..end - offset
+        };
+        let mut ones = self.areas[one].in_range(one_range);
+        ones.any(|(offset, mapped)| {
+            let here = part(one_range, offset, mapped);
+            let mut twos = self.areas[two].in_range(two_range);
+            twos.any(|(offset, other)| {
+                let there = part(two_range, offset, other);
+                mapped.memory == other.memory
+                    && counts(mapped.backing, other.backing)
+                    && here.start < there.end
+                    && there.start < here.end
+            })
+        })
+    }
+
+    /// Whether a byte of memory lies at two places of the range, by way of mirrors.
+    pub fn repeats(&self, area: usize, range: &Range<usize>) -> bool {
+        let pieces = self.beneath(area, range);
+        pieces.iter().enumerate().any(|(at, (memory, piece))| {
+            let mut before = pieces[..at].iter().filter(|(other, _)| other == memory);
+            before.any(|(_, other)| piece.start < other.end && other.start < piece.end)
         })
     }
 

@@ -1,7 +1,7 @@
 //! Programs without end until enough operations were played, and the report of one that fails.
 
 use std::cell::RefCell;
-use std::panic::{catch_unwind, set_hook, AssertUnwindSafe};
+use std::panic::{catch_unwind, set_hook};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 
@@ -167,12 +167,12 @@ pub fn keep_panics() {
 }
 
 fn report(ground: Ground, seed: u64, number: u64, error: TestError<Vec<Step>>) -> Failed {
-    let TestError::Fail(_, steps) = error else {
+    let TestError::Fail(reason, steps) = error else {
         return Failed::from(error.to_string());
     };
-    let again = catch_unwind(AssertUnwindSafe(|| play(ground, &steps)));
-    let why = match again {
-        Ok(_) => "it does not fail a second time".to_string(),
+    let steps = pruned(ground, steps);
+    let why = match catch_unwind(|| play(ground, &steps)) {
+        Ok(_) => format!("it does not fail a second time; the first time: {reason}"),
         Err(_) => LAST_PANIC.take(),
     };
     let lines = steps.iter().map(|step| format!("  {step:?}\n"));
@@ -181,6 +181,21 @@ fn report(ground: Ground, seed: u64, number: u64, error: TestError<Vec<Step>>) -
         "program {number} of seed {seed}, shrunk to {} steps:\n{lines}{why}",
         steps.len()
     ))
+}
+
+/// Leaves out every step without which the program still fails. Shrinking tries that once, and then makes steps simpler; what has
+/// become too simple to matter goes here.
+fn pruned(ground: Ground, mut steps: Vec<Step>) -> Vec<Step> {
+    let mut at = 0;
+    while at < steps.len() {
+        let mut without = steps.clone();
+        without.remove(at);
+        match catch_unwind(|| play(ground, &without)) {
+            Ok(_) => at += 1,
+            Err(_) => (steps, at) = (without, 0),
+        }
+    }
+    steps
 }
 
 fn variable(name: &str, otherwise: u64) -> u64 {

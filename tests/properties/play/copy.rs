@@ -6,7 +6,7 @@ use cuda_vmm::sys::Call;
 use cuda_vmm::{Access, Error, Location};
 
 use crate::contents::{bytes, runs};
-use crate::model::{right_of, Area};
+use crate::model::{right_of, Area, Backing};
 use crate::operation::{Which, Window};
 use crate::verdict::{Refusal, Verdict};
 use crate::world::World;
@@ -28,6 +28,9 @@ impl World {
         let (offset, size) = self.model.areas[at_kv].window(at, self.unit);
         let data = written(seed, (size <= LONGEST).then_some(size)?);
         let need = self.need(at_kv, offset, size, Access::ReadWrite);
+        if need.as_ref().is_ok_and(|need| self.is_ambiguous(need)) {
+            return None;
+        }
         let expected = need.and_then(|need| self.possible([need]));
         let result = self.kvs[at_kv].write(offset, &data);
         let verdict = self.judge(&expected, &result);
@@ -80,16 +83,7 @@ impl World {
         let (to, size) = area.window(to, self.unit);
         let (from, _) = area.window(from, self.unit);
         let needs = self.needs((at_kv, to), (at_kv, from), size);
-        if self.is_aliased(&needs, true) {
-            return None;
-        }
-        let expected = match needs {
-            Ok([to_need, from_need]) if to.abs_diff(from) < size => {
-                let (to, from) = (to_need.range, from_need.range);
-                Err(Refusal::Check(Error::OverlappingCopy { to, from }))
-            }
-            needs => needs.and_then(|needs| self.possible(needs)),
-        };
+        let expected = self.copyable(needs)?;
         let result = self.kvs[at_kv].copy_within(to, from, size);
         self.copied(&expected, &result)
     }
@@ -100,10 +94,7 @@ impl World {
         let (to, size) = self.model.areas[at_kv].window(to, self.unit);
         let (from, _) = self.model.areas[other].window(from, self.unit);
         let needs = self.needs((at_kv, to), (other, from), size);
-        if self.is_aliased(&needs, false) {
-            return None;
-        }
-        let expected = needs.and_then(|needs| self.possible(needs));
+        let expected = self.copyable(needs)?;
         let [target, source] = self
             .kvs
             .get_disjoint_mut([at_kv, other])
@@ -156,16 +147,28 @@ impl World {
         Ok([target, self.need(from.0, from.1, size, Access::Read)?])
     }
 
-    /// Whether the ranges are the same memory in part, at other offsets: what a copy does then, nobody says.
-    fn is_aliased(&self, needs: &Result<[Need; 2], Refusal>, within: bool) -> bool {
+    /// Whether different bytes would be written to the same memory at once: which of them stay, nobody says.
+    fn is_ambiguous(&self, need: &Need) -> bool {
+        self.model.repeats(need.area, &need.range)
+    }
+
+    /// Whether the copy is possible; `None` if nobody can say what comes of it: it writes what it reads, or one byte twice, by way
+    /// of mirrors of which the crate cannot know.
+    fn copyable(&self, needs: Result<[Need; 2], Refusal>) -> Option<Result<[Need; 2], Refusal>> {
         let Ok([to, from]) = needs else {
-            return false;
+            return Some(needs);
         };
-        let overlap = to.range.start.abs_diff(from.range.start) < to.range.len();
-        let aliased = self
-            .model
-            .alias((to.area, &to.range), (from.area, &from.range));
-        aliased && !(within && overlap)
+        let (to_place, from_place) = ((to.area, &to.range), (from.area, &from.range));
+        let distance = to.range.start.abs_diff(from.range.start);
+        let overlap = to.area == from.area && distance < to.range.len();
+        if overlap || self.model.alias(to_place, from_place, is_known) {
+            let (to, from) = (to.range, from.range);
+            return Some(Err(Error::OverlappingCopy { to, from }.into()));
+        }
+        if self.model.alias(to_place, from_place, |_, _| true) || self.is_ambiguous(&to) {
+            return None;
+        }
+        Some(self.possible([to, from]))
     }
 
     fn need(&self, at: usize, offset: usize, size: usize, access: Access) -> Result<Need, Refusal> {
@@ -210,7 +213,16 @@ impl World {
     }
 }
 
-/// Bytes that tell where they stand.
+/// Whether the crate can tell that two mappings are of the same memory: by a handle that both still hold.
+fn is_known(one: Backing, two: Backing) -> bool {
+    let held = one != Backing::GivenUp && two != Backing::GivenUp;
+    let shared = |backing: &Backing| matches!(backing, Backing::Share(_));
+    held && [one, two].iter().any(shared)
+}
+
+/// Bytes that tell where they stand; not each by itself, which would make the model slow.
 fn written(seed: u8, size: usize) -> Vec<u8> {
-    (0..size).map(|at| seed.wrapping_add(at as u8)).collect()
+    (0..size)
+        .map(|at| seed.wrapping_add((at / 13) as u8))
+        .collect()
 }
