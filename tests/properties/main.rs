@@ -12,6 +12,7 @@
 //! |---|---|---|
 //! | `CUDA_VMM_PROPERTY_OPERATIONS` | 120000 simulated, 50000 on a GPU | how many operations to play |
 //! | `CUDA_VMM_PROPERTY_SEED` | 1 | other programs |
+//! | `CUDA_VMM_PROPERTY_TRACE` | | `1`: each step before it is played, for a driver that kills the process |
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
 
 mod agree;

@@ -18,6 +18,7 @@ use crate::world::{Ground, World};
 
 const OPERATIONS: &str = "CUDA_VMM_PROPERTY_OPERATIONS";
 const SEED: &str = "CUDA_VMM_PROPERTY_SEED";
+const TRACE: &str = "CUDA_VMM_PROPERTY_TRACE";
 
 /// On the simulated driver, all trials together.
 const SIMULATED: u64 = 120_000;
@@ -128,7 +129,13 @@ fn reaches_everything(played: &Tally, faults: bool) -> Result<(), Failed> {
 /// Plays a program.
 fn play(ground: Ground, steps: &[Step]) -> Tally {
     let mut world = World::new(ground);
-    steps.iter().for_each(|step| world.step(step));
+    let traced = std::env::var_os(TRACE).is_some_and(|value| value == "1");
+    for step in steps {
+        if traced {
+            eprintln!("{step:?}");
+        }
+        world.step(step);
+    }
     world.end()
 }
 

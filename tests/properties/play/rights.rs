@@ -16,8 +16,8 @@ impl World {
         let (offset, size) = area.extent(at, self.unit);
         let whole = self.exists(who).and_then(|()| area.whole(offset, size));
         let expected = whole.map_err(Refusal::Check).and_then(|range| {
-            // The host has no rights to a device's memory, and one such mapping is enough.
-            let may = |(_, mapped)| self.may_have(who, mapped);
+            // The host has no rights to a device's memory but none, and one such mapping is enough.
+            let may = |(_, mapped): (usize, &Mapped)| !access.reads() || self.may_have(who, mapped);
             let not_supported = (Call::cuMemSetAccess, Code::ERROR_NOT_SUPPORTED);
             match area.in_range(&range).all(may) {
                 true => Ok(range.clone()),
