@@ -53,7 +53,8 @@ impl Contents {
 pub fn bytes(runs: &[Run]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for &(length, value) in runs {
-        bytes.resize(bytes.len() + length, value);
+        // Not `resize`, which without optimisation goes byte by byte.
+        bytes.extend_from_slice(&vec![value; length]);
     }
     bytes
 }
