@@ -5,13 +5,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::bytes::Bytes;
 use crate::code::Code;
 use crate::driver::{Driver, Piece, RawHandle};
 use crate::error::{Error, Result, What};
 use crate::location::Location;
-use crate::mapping::Memory;
-use crate::props::{AllocationProps, Recipe};
-use crate::range::{aligned, Bytes};
+use crate::props::AllocationProps;
+use crate::range::aligned;
+use crate::recipe::Recipe;
 use crate::report::{self, Leak};
 
 /// How an allocation's handle came to this process.
@@ -24,6 +25,14 @@ pub enum Origin {
     Retained,
     /// Taken over as a raw handle.
     Raw,
+}
+
+/// What there is to know of memory, to map it.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) size: usize,
+    pub(crate) granularity: usize,
+    pub(crate) location: Location,
 }
 
 /// One count of one physical handle. Dropping it releases; nothing else does.
@@ -82,13 +91,27 @@ impl Handle {
     /// Releases the count, or gives the handle back with the reason.
     #[inline]
     pub(crate) fn release(mut self) -> Result<(), (Handle, Error)> {
-        match self.driver.calls().mem_release(self.raw, self.memory.size) {
-            Ok(()) => {
-                self.owned = false;
-                Ok(())
-            }
-            Err(error) => Err((self, error)),
-        }
+        self.release_count().map_err(|error| (self, error))
+    }
+
+    /// Whether there is a count to give back.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.owned
+    }
+
+    /// Releases the count and stays, for it to be [taken back](Handle::take_count).
+    pub(crate) fn release_count(&mut self) -> Result<()> {
+        self.driver
+            .calls()
+            .mem_release(self.raw, self.memory.size)?;
+        self.owned = false;
+        Ok(())
+    }
+
+    /// Takes over a count of the same memory, in place of the one released.
+    pub(crate) fn take_count(&mut self, raw: RawHandle) {
+        self.raw = raw;
+        self.owned = true;
     }
 
     /// Gives the count up without releasing it: somebody else has it now.
@@ -145,6 +168,29 @@ pub struct Allocation {
     handle: Arc<Handle>,
 }
 
+impl AllocationProps {
+    /// Creates physical memory of this many bytes, mapped nowhere. New memory reads as zero.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ZeroSize`], [`Error::Misaligned`] (a multiple of [`Granularity::minimum`] is needed), [`Error::OutOfMemory`], or
+    /// another driver failure, such as NOT_PERMITTED for a FABRIC handle without an IMEX channel.
+    #[doc(alias = "cuMemCreate")]
+    pub fn create(&self, size: usize) -> Result<Allocation> {
+        self.check_size(size)?;
+        Allocation::create(self, size)
+    }
+
+    fn check_size(&self, size: usize) -> Result<()> {
+        match size {
+            0 => Err(Error::ZeroSize {
+                what: What::AllocationSize,
+            }),
+            _ => aligned(What::AllocationSize, size, self.granularity()?.minimum()),
+        }
+    }
+}
+
 impl Allocation {
     pub(crate) fn create(props: &AllocationProps, size: usize) -> Result<Allocation> {
         Handle::create(props, size).map(Allocation::from_handle)
@@ -175,7 +221,7 @@ impl Allocation {
             // Asking for the size needs a context; the memory's own device has one, host memory is asked of device 0.
             let device = driver.device(recipe.location.device().unwrap_or(0))?;
             let (_, size) =
-                driver.with_context(&device, |calls| calls.mem_address_range(address))?;
+                driver.with_context(device.raw(), |calls| calls.mem_address_range(address))?;
             Ok(Memory {
                 size,
                 granularity,

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::device::Device;
 use crate::sys::{CUmemLocation, CUmemLocationType};
 
 /// A place that has memory, and from which memory is accessed (`CUmemLocation`).
@@ -66,12 +65,6 @@ impl Location {
                 id: raw.id,
             },
         }
-    }
-}
-
-impl From<&Device> for Location {
-    fn from(device: &Device) -> Self {
-        Location::Device(device.ordinal())
     }
 }
 

@@ -1,24 +1,24 @@
 //! The driver: which implementation answers, what is asked of it once, and what it still has to take back.
 
 mod calls;
-mod fork;
+mod contexts;
+mod piece;
 
 use std::collections::HashMap;
-use std::ffi::c_int;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub(crate) use calls::{Calls, RawHandle};
+pub(crate) use contexts::{Context, Contexts, Entered};
+pub(crate) use piece::Piece;
 
 use crate::code::Code;
-use crate::context::Contexts;
-use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::location::Location;
-use crate::props::{Granularity, Recipe};
-use crate::report::{self, Leak};
-use crate::sys::{DriverCalls, Library};
+use crate::recipe::{Granularity, Recipe};
+use crate::report;
+use crate::sys::{CUmemAllocationGranularity_flags, DriverCalls, Library};
 
 /// A CUDA driver: the real one, the simulated one, or one put in between.
 ///
@@ -40,24 +40,13 @@ struct Inner {
     quarantine: Mutex<Vec<Piece>>,
 }
 
-/// Something that the driver would not take back, owned by nobody else.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Piece {
-    /// A handle with one count.
-    Handle { raw: RawHandle, size: usize },
-    /// A reserved range without mappings.
-    Addresses { base: u64, size: usize },
-    /// One retain of a device's primary context.
-    Context { device: c_int },
-}
-
 impl Driver {
     /// Opens the driver's library and initialises it (`cuInit`).
     ///
     /// # Errors
     ///
-    /// [`Error::DriverNotFound`] without a driver, [`Error::StubLibrary`] where a toolkit's stub was found in its place, else what the
-    /// library or `cuInit` answered.
+    /// [`Error::DriverNotFound`] without a driver, [`Error::StubLibrary`] where a toolkit's stub was found in its place,
+    /// [`Error::ForkedChild`] where a parent process has loaded it before, else what the library or `cuInit` answered.
     #[doc(alias = "cuInit")]
     pub fn load() -> Result<Driver> {
         Driver::from_library(Library::open()?)
@@ -102,6 +91,8 @@ impl Driver {
             (Some(Code::ERROR_STUB_LIBRARY), Some(path)) => {
                 Error::StubLibrary { path: path.clone() }
             }
+            // Whoever loaded the driver in the parent: its `cuInit` says so in a forked child, and nowhere else.
+            (Some(Code::ERROR_NOT_INITIALIZED), _) => Error::ForkedChild,
             _ => error,
         })?;
         let version = calls.driver_version()?;
@@ -137,54 +128,27 @@ impl Driver {
         self.inner.device_count
     }
 
-    /// The device with this ordinal.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchDevice`] names how many there are.
-    #[doc(alias = "cuDeviceGet")]
-    pub fn device(&self, ordinal: u32) -> Result<Device> {
-        self.check_device(ordinal)?;
-        Device::get(self, ordinal)
-    }
-
-    /// The device with this UUID.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchUuid`], or a driver failure while the devices were asked.
-    #[doc(alias = "cuDeviceGetUuid")]
-    pub fn device_by_uuid(&self, uuid: [u8; 16]) -> Result<Device> {
-        for device in self.devices() {
-            let device = device?;
-            if device.uuid()? == uuid {
-                return Ok(device);
-            }
-        }
-        Err(Error::NoSuchUuid { uuid })
-    }
-
-    /// All devices, in the order of their ordinals.
-    pub fn devices(&self) -> impl Iterator<Item = Result<Device>> + '_ {
-        (0..self.device_count()).map(|ordinal| self.device(ordinal))
-    }
-
     /// Whether virtual memory management made what lies at this address (`cuMemRetainAllocationHandle` knows it).
     ///
     /// An address of ordinary device memory, of the host, or one at which nothing is mapped is not.
     ///
     /// # Errors
     ///
-    /// Any failure of the driver but the one that means "no". If the count that the look-up took cannot be given back,
-    /// [`reclaim`](Driver::reclaim) tries again.
+    /// Any failure of the driver but the one that means "no". A count that the look-up took and that could not be given
+    /// back is tried once more; if that fails too, [`reclaim`](Driver::reclaim) can try again.
     #[doc(alias = "cuMemRetainAllocationHandle")]
     pub fn is_vmm(&self, address: u64) -> Result<bool> {
-        match self.calls().mem_retain(address) {
-            Ok(raw) => self
-                .give_back(Piece::Handle { raw, size: 0 })
-                .map(|()| true),
-            Err(error) if error.code() == Some(Code::ERROR_INVALID_VALUE) => Ok(false),
-            Err(error) => Err(error),
+        let raw = match self.calls().mem_retain(address) {
+            Ok(raw) => raw,
+            Err(error) if error.code() == Some(Code::ERROR_INVALID_VALUE) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match self.calls().mem_release(raw, 0) {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                let undo = self.give_back(Piece::Handle { raw, size: 0 }).err();
+                Err(error.with_undo(undo.into_iter().collect()))
+            }
         }
     }
 
@@ -251,7 +215,7 @@ impl Driver {
         if let Some(known) = lock(&self.inner.granularities).get(recipe) {
             return Ok(*known);
         }
-        let granularity = Granularity::ask(self.calls(), recipe)?;
+        let granularity = ask_granularity(self.calls(), recipe)?;
         lock(&self.inner.granularities).insert(*recipe, granularity);
         Ok(granularity)
     }
@@ -280,14 +244,22 @@ impl Driver {
     }
 }
 
-impl Piece {
-    fn give_back(self, calls: &Calls) -> Result<()> {
-        match self {
-            Piece::Handle { raw, size } => calls.mem_release(raw, size),
-            Piece::Addresses { base, size } => calls.address_free(base, size),
-            Piece::Context { device } => calls.primary_context_release(device),
+fn ask_granularity(calls: &Calls, recipe: &Recipe) -> Result<Granularity> {
+    use CUmemAllocationGranularity_flags as Flags;
+    let ask = |option| {
+        let value = calls.mem_granularity(recipe, option)?;
+        match value.is_power_of_two() {
+            true => Ok(value),
+            false => Err(Error::Disagreement {
+                ours: "a granularity is a power of two".into(),
+                theirs: format!("says {value} for memory on {}", recipe.location),
+            }),
         }
-    }
+    };
+    Ok(Granularity::new(
+        ask(Flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM)?,
+        ask(Flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)?,
+    ))
 }
 
 impl Drop for Inner {
@@ -300,14 +272,7 @@ impl Drop for Inner {
         pieces.extend(self.contexts.take());
         for piece in pieces.into_iter().rev() {
             if let Err(error) = piece.give_back(&self.calls) {
-                report::leaked(match piece {
-                    Piece::Handle { size, .. } => Leak::Memory { size, error },
-                    Piece::Addresses { base, size } => Leak::Addresses { base, size, error },
-                    Piece::Context { device } => Leak::Context {
-                        device: device.unsigned_abs(),
-                        error,
-                    },
-                });
+                report::leaked(piece.leaked(error));
             }
         }
     }

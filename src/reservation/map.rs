@@ -1,10 +1,10 @@
 //! Mapping: create, map, grant; all or nothing.
 
 use super::Reservation;
-use crate::allocation::{is_partial_map, Allocation, Handle, Origin};
+use crate::allocation::{is_partial_map, Allocation, Handle, Memory, Origin};
 use crate::driver::Driver;
 use crate::error::{Error, Result, What};
-use crate::mapping::{Backing, Mapping, MappingId, Memory, Place};
+use crate::mapping::{Backing, Mapping, MappingId, Place};
 use crate::props::AllocationProps;
 use crate::range::{aligned, within};
 

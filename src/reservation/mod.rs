@@ -9,6 +9,7 @@ mod rights;
 mod table;
 mod unmap;
 mod view;
+mod wait;
 
 use std::fmt;
 use std::ops::Range;
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use builder::ReservationBuilder;
 pub use close::CloseError;
 pub use view::{Elements, View};
+pub use wait::Closing;
 
 use crate::access::{Access, Rights};
 use crate::allocation::Handle;
@@ -62,7 +64,8 @@ use table::{Span, Table};
 /// # Work in flight
 ///
 /// Unmapping, closing and dropping do not wait for work that uses the memory: the driver unmaps at once, and a kernel or copy still running
-/// on the range then fails with ILLEGAL_ADDRESS and takes its context with it. Wait for the work first.
+/// on the range then fails with ILLEGAL_ADDRESS and takes its context with it. [`unmap_after`](Reservation::unmap_after) and
+/// [`close_after`](Reservation::close_after) take a [`Fence`](crate::Fence) to wait for first.
 pub struct Reservation {
     driver: Driver,
     base: u64,
@@ -85,7 +88,8 @@ pub struct Reservation {
 struct Policy {
     rights: Rights,
     device_memory: Grants,
-    host_memory: Grants,
+    /// Where that differs: when the policy names a host location.
+    host_memory: Option<Grants>,
 }
 
 /// The part of a policy that applies to one kind of memory, ready for the driver.
@@ -179,6 +183,16 @@ impl Reservation {
     pub fn mapping(&self, id: &MappingId) -> Option<&Mapping> {
         let mapping = self.table.get(id.offset / self.unit)?;
         (id.reservation == self.id && mapping.serial() == id.serial).then_some(mapping)
+    }
+
+    /// The id of the mapping that contains this byte, for when the first one was used up by an unmap that failed.
+    pub fn id_at(&self, offset: usize) -> Option<MappingId> {
+        let mapping = self.mapping_at(offset)?;
+        Some(MappingId {
+            offset: mapping.offset(),
+            serial: mapping.serial(),
+            reservation: self.id,
+        })
     }
 
     /// All mappings, by offset.
@@ -289,7 +303,9 @@ impl Policy {
                 rights: intern(sets, rights),
             }
         };
-        let (device_memory, host_memory) = (grants(Location::Device(0)), grants(Location::Host));
+        let device_memory = grants(Location::Device(0));
+        let names_host = policy.iter().any(|(location, _)| location.is_host());
+        let host_memory = names_host.then(|| grants(Location::Host));
         Policy {
             rights: policy,
             device_memory,
@@ -298,10 +314,8 @@ impl Policy {
     }
 
     fn grants(&self, backing: Location) -> &Grants {
-        match backing.is_host() {
-            true => &self.host_memory,
-            false => &self.device_memory,
-        }
+        let host_memory = self.host_memory.as_ref().filter(|_| backing.is_host());
+        host_memory.unwrap_or(&self.device_memory)
     }
 }
 

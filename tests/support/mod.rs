@@ -6,7 +6,7 @@
 
 pub mod simcuda;
 
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use cuda_vmm::sys::{CUresult, DriverCalls, Library};
@@ -63,13 +63,7 @@ pub fn role() -> Option<String> {
 /// For what can only be seen in a process of its own: the state before the first call, a fork, the end of a process, a
 /// context that is lost.
 pub fn play(role: &str) -> Result<(), String> {
-    let program =
-        std::env::current_exe().map_err(|error| format!("where this program lies: {error}"))?;
-    let ended = Command::new(program)
-        .env(ROLE, role)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("starting this program again: {error}"))?;
+    let ended = perform(role)?;
     if ended.status.success() {
         return Ok(());
     }
@@ -79,4 +73,15 @@ pub fn play(role: &str) -> Result<(), String> {
         String::from_utf8_lossy(&ended.stdout),
         String::from_utf8_lossy(&ended.stderr),
     ))
+}
+
+/// Runs this program again in the given part, and gives how it ended and what it wrote.
+pub fn perform(role: &str) -> Result<Output, String> {
+    let program =
+        std::env::current_exe().map_err(|error| format!("where this program lies: {error}"))?;
+    Command::new(program)
+        .env(ROLE, role)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("starting this program again: {error}"))
 }

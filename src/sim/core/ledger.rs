@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::backend::{End, Identity, Segment, Store};
+use super::store::{End, Identity, Segment, Store};
 
 /// Small enough that a short write costs little, large enough that a large one makes few pages.
 const PAGE: u64 = 64 << 10;
@@ -225,6 +225,11 @@ mod tests {
         let mut read = [0; 3];
         ledger.read(&[whole], PAGE, &mut read);
         assert_eq!(read, [7, 9, 7]);
+        ledger.fill(&[whole], 8);
+        assert!(ledger
+            .pages
+            .values()
+            .all(|page| matches!(page, Page::Filled(8))));
     }
 
     #[test]

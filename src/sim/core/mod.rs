@@ -13,6 +13,7 @@ mod abi;
 mod access;
 mod address;
 mod allocate;
+mod arenas;
 mod backend;
 mod contexts;
 mod copy;
@@ -25,6 +26,7 @@ mod ordinary;
 mod reserve;
 mod share;
 mod space;
+mod store;
 mod streams;
 mod survey;
 
@@ -33,6 +35,7 @@ use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::fork;
 use crate::sys::{
     for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemAccessDesc,
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
@@ -41,17 +44,17 @@ use crate::sys::{
 };
 
 use super::builder::SimulationBuilder;
-use super::fork;
 use super::misuse::{Misuse, MisuseKind};
 use super::snapshot::Snapshot;
 
 use abi::{Checked, Token};
 use allocate::{Handle, Physical};
-use backend::{Backend, Identity};
+use backend::Backend;
 use contexts::Context;
 use map::Mapping;
 use ordinary::Ordinary;
 use space::Space;
+use store::Identity;
 use streams::{Event, Stream};
 
 /// What a call comes to: nothing more to say, or why not.
@@ -87,7 +90,7 @@ fn demand(holds: bool) -> Answer {
 #[derive(Debug)]
 pub(super) struct Core {
     missing: [bool; Call::ALL.len()],
-    /// 0 before `cuInit`; afterwards one more than the [generation](fork::generation) it was called in.
+    /// 0 before `cuInit`; afterwards one more than the [generation](fork::current) it was called in.
     initialized: AtomicU64,
     deinitialized: AtomicBool,
     state: Mutex<State>,
@@ -133,7 +136,7 @@ impl Core {
             missing[call as usize] = true;
         }
         if !config.ledger_only {
-            fork::watch();
+            fork::join();
         }
         Core {
             missing,
@@ -154,7 +157,7 @@ impl Core {
         }
         match (call, self.initialized.load(Ordering::Acquire)) {
             (Call::cuInit | Call::cuDriverGetVersion, 0) => Ok(()),
-            (_, since) if since == fork::generation() + 1 => Ok(()),
+            (_, since) if since == u64::from(fork::current()) + 1 => Ok(()),
             _ => refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED),
         }
     }
@@ -176,7 +179,7 @@ impl Core {
             }
         };
         if call == Call::cuInit && code == CUresult::CUDA_SUCCESS {
-            let since = fork::generation() + 1;
+            let since = u64::from(fork::current()) + 1;
             self.initialized.store(since, Ordering::Release);
         }
         if state.waiting > 0 {
