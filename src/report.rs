@@ -138,12 +138,20 @@ static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
 /// The hook runs inside `Drop`, on the thread that drops, with no lock of this crate held. A panic in it is caught and
 /// forgotten.
 pub fn set_leak_hook(hook: impl Fn(&Leak) + Send + Sync + 'static) {
-    *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));
+    replace(Some(Arc::new(hook)));
 }
 
 /// Goes back to one line on standard error.
 pub fn reset_leak_hook() {
-    *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    replace(None);
+}
+
+/// The hook that was there is dropped when the lock is free again: it may own a value whose own drop has a leak to report.
+fn replace(hook: Option<Hook>) {
+    let mut slot = HOOK.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = std::mem::replace(&mut *slot, hook);
+    drop(slot);
+    drop(before);
 }
 
 /// Reports a leak, unless the driver itself is gone.
@@ -154,7 +162,7 @@ pub(crate) fn leaked(leak: Leak) {
     }
     let hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // A drop during unwinding must not panic, whatever the hook or a closed standard error does.
-    let _ = catch_unwind(AssertUnwindSafe(|| match hook {
+    let _ = catch_unwind(AssertUnwindSafe(move || match hook {
         Some(hook) => hook(&leak),
         None => eprintln!("cuda-vmm: {leak}"),
     }));
