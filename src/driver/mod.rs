@@ -1,6 +1,8 @@
 //! The driver: which implementation answers, what is asked of it once, and what it still has to take back.
 
 mod calls;
+#[cfg(all(test, feature = "sim"))]
+mod unlocked;
 
 use std::collections::HashMap;
 use std::ffi::c_int;
