@@ -69,7 +69,7 @@ impl Reservation {
         let slot = Arc::new(Mutex::new(Some(self)));
         let theirs = slot.clone();
         let work = move || {
-            // A statement of its own: the slot is not locked while the fence is waited for.
+            // Bound, so that the lock is not held over the wait.
             let reservation = lock(&theirs).take();
             reservation.map_or(Ok(()), |reservation| reservation.wait_and_close(fence))
         };
