@@ -14,6 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::sim::{Interposer, SimDevice, Simulation};
+use crate::sync::lock;
 use crate::sys::{
     for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemAccessDesc,
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
@@ -289,7 +290,7 @@ fn the_visitor_is_kept_waiting_by_a_lock() {
     let interposer = Arc::new(Interposer::new(watched.clone()));
     let driver = Driver::from_calls(interposer.clone()).unwrap();
     let visitor = start_visitor(&watched, &driver, &interposer);
-    let held = super::lock(&driver.inner.quarantine);
+    let held = lock(&driver.inner.quarantine);
     watched.visit(Call::cuMemUnmap, Duration::from_millis(100));
     drop(held);
     *watched.notes.visitor.lock().unwrap() = None;
