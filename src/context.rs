@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem;
 use std::sync::Mutex;
 
 use crate::device::Device;
@@ -52,7 +53,15 @@ impl Contexts {
                 true,
             ),
         };
-        match calls.context_push(context.raw()) {
+        let unwinding = Unwinding {
+            calls,
+            device,
+            fresh,
+            pushed: false,
+        };
+        let pushed = calls.context_push(context.raw());
+        mem::forget(unwinding);
+        match pushed {
             Ok(()) => Ok(Entered { context, fresh }),
             Err(error) if fresh => {
                 let undo = calls.primary_context_release(device).err();
@@ -71,24 +80,39 @@ impl Contexts {
         undo.into_iter().collect()
     }
 
-    /// Keeps a fresh retain, or gives it back where another thread was first.
-    fn keep(&self, calls: &Calls, device: c_int, entered: &Entered) -> Result<()> {
+    /// Keeps a fresh retain. Gives whether another thread was first, so that this one is to be given back.
+    fn keep(&self, device: c_int, entered: &Entered) -> bool {
         if !entered.fresh {
-            return Ok(());
+            return false;
         }
-        let already = {
-            let mut retained = lock(&self.retained);
-            match retained.contains_key(&device) {
-                true => true,
-                false => {
-                    retained.insert(device, entered.context);
-                    false
-                }
-            }
-        };
-        match already {
-            true => calls.primary_context_release(device),
-            false => Ok(()),
+        let mut retained = lock(&self.retained);
+        if retained.contains_key(&device) {
+            return true;
+        }
+        retained.insert(device, entered.context);
+        false
+    }
+}
+
+/// Gives back what a use of a context took, if the use unwinds; forgotten otherwise.
+struct Unwinding<'a> {
+    calls: &'a Calls,
+    device: c_int,
+    fresh: bool,
+    pushed: bool,
+}
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        if self.pushed {
+            report_pop(leave(self.calls));
+        }
+        let release = |_| self.calls.primary_context_release(self.device);
+        if let Some(Err(error)) = self.fresh.then_some(()).map(release) {
+            report::leaked(Leak::Context {
+                device: self.device.unsigned_abs(),
+                error,
+            });
         }
     }
 }
@@ -108,14 +132,30 @@ impl Driver {
     ) -> Result<T> {
         let (calls, contexts) = (self.calls(), self.contexts());
         let entered = contexts.enter(calls, device.raw())?;
+        let unwinding = Unwinding {
+            calls,
+            device: device.raw(),
+            fresh: entered.fresh,
+            pushed: true,
+        };
         let result = operation(calls);
         let popped = leave(calls);
+        mem::forget(unwinding);
         match (result, popped) {
-            (Ok(value), Ok(())) => contexts.keep(calls, device.raw(), &entered).map(|()| value),
+            (Ok(value), Ok(())) => self.keep_context(device, &entered).map(|()| value),
             (Ok(_), Err(error)) => Err(self.forget_fresh(device, &entered, error, Vec::new())),
             (Err(error), popped) => {
                 Err(self.forget_fresh(device, &entered, error, popped.err().into_iter().collect()))
             }
+        }
+    }
+
+    /// Keeps a fresh retain, or gives it back where another thread was first; the driver keeps one that it is refused.
+    fn keep_context(&self, device: &Device, entered: &Entered) -> Result<()> {
+        let device = device.raw();
+        match self.contexts().keep(device, entered) {
+            true => self.give_back(Piece::Context { device }),
+            false => Ok(()),
         }
     }
 
@@ -148,6 +188,13 @@ fn leave(calls: &Calls) -> Result<()> {
     }
 }
 
+/// Reports a context that stays current. One failure alone means that the second try went through.
+fn report_pop(popped: Result<()>) {
+    if let Err(error @ Error::NotUndone(_)) = popped {
+        report::leaked(Leak::CurrentContext { error });
+    }
+}
+
 /// A device's primary context, current on this thread for as long as this lives.
 ///
 /// Made by [`Device::make_current`]. What was current before is current again when it is dropped; guards must be dropped in
@@ -169,7 +216,7 @@ impl<'a> CurrentContext<'a> {
             context: entered.context,
             not_send: PhantomData,
         };
-        contexts.keep(calls, device.raw(), &entered)?;
+        driver.keep_context(device, &entered)?;
         Ok(guard)
     }
 
@@ -181,10 +228,7 @@ impl<'a> CurrentContext<'a> {
 
 impl Drop for CurrentContext<'_> {
     fn drop(&mut self) {
-        // One failure alone means that the second try went through: nothing stays current then.
-        if let Err(error @ Error::NotUndone(_)) = leave(self.driver.calls()) {
-            report::leaked(Leak::CurrentContext { error });
-        }
+        report_pop(leave(self.driver.calls()));
     }
 }
 

@@ -24,6 +24,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     ("Closing::join", "with close_in_background, which it ends"),
     (
+        "Unwinding::drop",
+        "in tests/hooked_calls: a call that panics while a context is in use",
+    ),
+    (
         "Mapping::drop",
         "a mapping that is still mapped when dropped: only one that Reservation::drop did not see",
     ),
