@@ -4,30 +4,29 @@ use cuda_vmm::sim::Fault;
 use cuda_vmm::sys::Call;
 use cuda_vmm::{Access, AllocationProps, Location, Reservation};
 
-use crate::rig::{Rig, G};
-
-/// An address that is free, so that the picture has no number that changes from run to run.
-const BASE: u64 = 0x2000_0000_0000;
+use crate::rig::{free_address, Rig, G};
 
 #[test]
 fn an_empty_one() {
-    let rig = Rig::new();
-    let builder = Reservation::builder(4 * G).exact_address(BASE);
+    let (rig, base) = (Rig::new(), free_address());
+    let builder = Reservation::builder(4 * G).exact_address(base);
     let kv = builder.reserve(&rig.driver).unwrap();
-    let expected = "\
-reservation 0x200000000000, 8 MiB: 0 B mapped in 0 mappings
+    let expected = format!(
+        "\
+reservation {base:#x}, 8 MiB: 0 B mapped in 0 mappings
   policy: nobody has access
   [....]
              0x0       8 MiB  -
-";
+"
+    );
     assert_eq!(kv.to_string(), expected);
 }
 
 #[test]
 fn one_of_everything() {
-    let rig = Rig::of(2);
+    let (rig, base) = (Rig::of(2), free_address());
     let mut kv = Reservation::builder(128 * G)
-        .exact_address(BASE)
+        .exact_address(base)
         .access(&rig.devices[0], Access::ReadWrite)
         .access(Location::HostNuma(0), Access::Read)
         .reserve(&rig.driver)
@@ -51,7 +50,7 @@ fn one_of_everything() {
     }
 
     let of = |offset: usize| {
-        let at = BASE + offset as u64;
+        let at = base + offset as u64;
         let snapshot = rig.sim.snapshot();
         let mapping = snapshot
             .mappings
@@ -63,7 +62,7 @@ fn one_of_everything() {
     let shared = page.raw();
     let expected = format!(
         "\
-reservation 0x200000000000, 256 MiB: 100 MiB mapped in 6 mappings
+reservation {base:#x}, 256 MiB: 100 MiB mapped in 6 mappings
   policy: device 0 read-write host NUMA node 0 read
   [###.++..........................################..!.........####]
              0x0       8 MiB  device 0, own handle {own_handle:#x}, device 0 --
@@ -88,12 +87,12 @@ reservation 0x200000000000, 256 MiB: 100 MiB mapped in 6 mappings
 
 #[test]
 fn debug_says_which_and_how_much() {
-    let rig = Rig::new();
-    let builder = Reservation::builder(4 * G).exact_address(BASE);
+    let (rig, base) = (Rig::new(), free_address());
+    let builder = Reservation::builder(4 * G).exact_address(base);
     let mut kv = builder.reserve(&rig.driver).unwrap();
     kv.map(0, G, &rig.props()).unwrap();
     assert_eq!(
         format!("{kv:?}"),
-        "Reservation { base: 0x200000000000, size: 8388608, mappings: 1, stuck: 0, .. }"
+        format!("Reservation {{ base: {base:#x}, size: 8388608, mappings: 1, stuck: 0, .. }}")
     );
 }
