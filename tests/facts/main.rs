@@ -23,15 +23,18 @@ mod copies;
 mod create;
 mod driver;
 mod gpu;
+mod machine;
 mod map;
 mod owned;
 mod processes;
 mod properties;
 mod props;
+mod recorded;
 mod release;
 mod reserve;
 mod retain;
 mod share;
+mod transcript;
 mod trial;
 mod unmap;
 
@@ -73,8 +76,8 @@ fn main() -> ExitCode {
     trial::keep_panics();
     let machine = trial::Machine::look();
     let conclusion = libtest_mimic::run(&arguments, trial::all(FACTS, &machine));
-    if !arguments.list {
-        agreement::print(FACTS);
+    if !arguments.list && !agreement::conclude(FACTS) {
+        return ExitCode::FAILURE;
     }
     conclusion.exit_code()
 }

@@ -10,6 +10,7 @@ use crate::case::{Case, Run, Section};
 use crate::driver::{Driver, Which};
 use crate::gpu::Gpu;
 use crate::support;
+use crate::transcript;
 
 /// What this machine has.
 pub struct Machine {
@@ -82,16 +83,16 @@ fn trial(section: &'static str, case: &'static Case, which: Which, machine: &Mac
         }
         let ended = match case.run {
             Run::Here(run) => here(run, which, case.devices()),
-            Run::Alone(_) | Run::Apart(_) => support::play(&role),
+            Run::Alone(_) | Run::Apart(_) => elsewhere(&role),
         };
-        let outcome = match ended {
-            Ok(()) => Outcome::Agrees,
-            Err(_) => Outcome::Differs,
+        let outcome = match &ended {
+            Ok(answer) => Outcome::AsStated(answer.clone()),
+            Err((answer, how)) => Outcome::Otherwise(transcript::unlike(answer, how)),
         };
         agreement::note(section, case.name, which, outcome);
         match ended {
-            Ok(()) => Ok(Completion::Completed),
-            Err(how) => Err(Failed::from(format!("the fact: {}\n{how}", case.fact))),
+            Ok(_) => Ok(Completion::Completed),
+            Err((_, how)) => Err(Failed::from(format!("the fact: {}\n{how}", case.fact))),
         }
     })
 }
@@ -106,10 +107,25 @@ pub fn keep_panics() {
     set_hook(Box::new(|panic| LAST_PANIC.set(panic.to_string())));
 }
 
+/// What the driver answered; of a case that failed, also how.
+type Ended = Result<String, (String, String)>;
+
 /// Runs a case in this process, a panic being its failure.
-fn here(run: fn(&Gpu), which: Which, devices: usize) -> Result<(), String> {
+fn here(run: fn(&Gpu), which: Which, devices: usize) -> Ended {
     let guarded = catch_unwind(AssertUnwindSafe(|| with_gpu(run, which, devices)));
-    guarded.map_err(|_| LAST_PANIC.take())
+    let answer = transcript::take();
+    match guarded {
+        Ok(()) => Ok(answer),
+        Err(_) => Err((answer, LAST_PANIC.take())),
+    }
+}
+
+/// Runs a case in a process of its own.
+fn elsewhere(role: &str) -> Ended {
+    match support::play(role) {
+        Ok(output) => Ok(transcript::told(&output)),
+        Err(unwell) => Err((transcript::told(&unwell.output), unwell.how)),
+    }
 }
 
 /// Runs a case on a driver made ready for it, and demands that it leaves nothing behind.
@@ -126,6 +142,7 @@ pub fn play(sections: &[Section], role: &str) {
         for case in section.cases {
             for which in Which::BOTH {
                 if name(section.name, case, which) == role {
+                    let _answer = transcript::Tell;
                     return match case.run {
                         Run::Alone(run) | Run::Here(run) => {
                             with_gpu(run, which, case.devices());

@@ -1,0 +1,58 @@
+//! What a driver answered in a case, as one line of text that can be compared and kept.
+//!
+//! Noted are the calls that were refused, with their codes, and the rights that were read back. Calls that succeeded are
+//! not named, nor are addresses and handles, which no two runs share. What is noted twice in a row is noted once.
+
+use std::cell::RefCell;
+use std::fmt::Display;
+
+/// The answer in a case in which no call was refused.
+const ALL_WELL: &str = "SUCCESS";
+
+thread_local! {
+    static HEARD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes what a call answered. `call` is the call as the case spells it; its arguments are left out.
+pub fn hear(call: &str, answer: impl Display) {
+    let name = call.split('(').next().unwrap_or(call);
+    let heard = format!("{name} {answer}");
+    HEARD.with_borrow_mut(|all| {
+        if all.last() != Some(&heard) {
+            all.push(heard);
+        }
+    });
+}
+
+/// The answer since it was last asked for.
+pub fn take() -> String {
+    match HEARD.take() {
+        heard if heard.is_empty() => ALL_WELL.into(),
+        heard => heard.join(", "),
+    }
+}
+
+/// The answer in a case that did not end as stated: what was heard, and how it ended, in one line.
+pub fn unlike(heard: &str, how: &str) -> String {
+    let how: Vec<&str> = how.split_whitespace().collect();
+    format!("{heard}; NOT AS STATED: {}", how.join(" "))
+}
+
+/// Marks the answer in what a process of its own writes.
+const MARK: &str = "answer: ";
+
+/// Writes the answer out when dropped, however the case ended: for the process that started this one.
+#[derive(Debug)]
+pub struct Tell;
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        println!("{MARK}{}", take());
+    }
+}
+
+/// The answer that a process of its own wrote. One that ended by an exit handler wrote none.
+pub fn told(output: &str) -> String {
+    let told = output.lines().find_map(|line| line.strip_prefix(MARK));
+    told.unwrap_or("ended in an exit handler").into()
+}
