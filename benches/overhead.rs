@@ -117,6 +117,12 @@ fn main() {
     close();
     match Driver::load() {
         Ok(driver) => against_raw_calls(&driver),
+        Err(error)
+            if std::env::var_os("CUDA_VMM_REQUIRE_GPU").is_some_and(|value| value == "1") =>
+        {
+            eprintln!("CUDA_VMM_REQUIRE_GPU is 1, but: {error}");
+            std::process::exit(1);
+        }
         Err(error) => println!("gpu: not run: {error}"),
     }
 }

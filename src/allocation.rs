@@ -82,13 +82,27 @@ impl Handle {
     /// Releases the count, or gives the handle back with the reason.
     #[inline]
     pub(crate) fn release(mut self) -> Result<(), (Handle, Error)> {
-        match self.driver.calls().mem_release(self.raw, self.memory.size) {
-            Ok(()) => {
-                self.owned = false;
-                Ok(())
-            }
-            Err(error) => Err((self, error)),
-        }
+        self.release_count().map_err(|error| (self, error))
+    }
+
+    /// Whether there is a count to give back.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.owned
+    }
+
+    /// Releases the count and stays, for it to be [taken back](Handle::take_count).
+    pub(crate) fn release_count(&mut self) -> Result<()> {
+        self.driver
+            .calls()
+            .mem_release(self.raw, self.memory.size)?;
+        self.owned = false;
+        Ok(())
+    }
+
+    /// Takes over a count of the same memory, in place of the one released.
+    pub(crate) fn take_count(&mut self, raw: RawHandle) {
+        self.raw = raw;
+        self.owned = true;
     }
 
     /// Gives the count up without releasing it: somebody else has it now.

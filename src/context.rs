@@ -11,7 +11,8 @@ use std::sync::Mutex;
 
 use crate::device::Device;
 use crate::driver::{lock, Calls, Driver, Piece};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::report::{self, Leak};
 use crate::sys::CUcontext;
 
 /// The primary contexts that a driver has retained, by device.
@@ -63,12 +64,7 @@ impl Contexts {
 
     /// A retain that could not be given back is kept as an ordinary one: the next user finds it, and the driver gives it
     /// back at its end.
-    fn quarantine_if(
-        &self,
-        undo: Option<crate::Error>,
-        device: c_int,
-        context: Context,
-    ) -> Vec<crate::Error> {
+    fn quarantine_if(&self, undo: Option<Error>, device: c_int, context: Context) -> Vec<Error> {
         if undo.is_some() {
             lock(&self.retained).insert(device, context);
         }
@@ -127,9 +123,9 @@ impl Driver {
         &self,
         device: &Device,
         entered: &Entered,
-        error: crate::Error,
-        mut undo: Vec<crate::Error>,
-    ) -> crate::Error {
+        error: Error,
+        mut undo: Vec<Error>,
+    ) -> Error {
         if entered.fresh {
             let release = self.calls().primary_context_release(device.raw()).err();
             undo.extend(
@@ -185,8 +181,9 @@ impl<'a> CurrentContext<'a> {
 
 impl Drop for CurrentContext<'_> {
     fn drop(&mut self) {
-        if let Err(error) = leave(self.driver.calls()) {
-            crate::report::leaked(crate::report::Leak::CurrentContext { error });
+        // One failure alone means that the second try went through: nothing stays current then.
+        if let Err(error @ Error::NotUndone(_)) = leave(self.driver.calls()) {
+            report::leaked(Leak::CurrentContext { error });
         }
     }
 }

@@ -155,7 +155,8 @@ impl Device {
 
     /// Makes the device's primary context current on this thread until the guard is dropped.
     ///
-    /// The crate's own operations do this by themselves; it is for driver calls of one's own.
+    /// The crate's own operations do this by themselves; it is for driver calls of one's own. The context is then kept until the
+    /// driver goes, which also spares the driver from setting the device up anew for every grant and unmap.
     ///
     /// # Errors
     ///

@@ -169,6 +169,12 @@ pub enum Error {
         /// Where the driver put it.
         got: u64,
     },
+    /// A mapping in the range is left over from an operation that could not be undone.
+    #[error("the mapping at [{}, {}) is quarantined, left over from a failed operation: unmap it (its rights and contents are not known), then map again", mapping.start, mapping.end)]
+    Quarantined {
+        /// The mapping, as offsets.
+        mapping: Range<usize>,
+    },
     /// No device of the access policy may do this with all of the range.
     #[error("no device may {verb} all of [{}, {}): grant one the access first", range.start, range.end)]
     NoAccess {
@@ -176,6 +182,22 @@ pub enum Error {
         range: Range<usize>,
         /// `read` or `write`.
         verb: &'static str,
+    },
+    /// A device may read the source of a copy, and another one may write its target, but none may do both.
+    #[error("no one device may both read [{}, {}) and write [{}, {}): grant one of them the access that it lacks", from.start, from.end, to.start, to.end)]
+    NoCommonDevice {
+        /// The target, as offsets in its reservation.
+        to: Range<usize>,
+        /// The source, as offsets in its reservation.
+        from: Range<usize>,
+    },
+    /// The target of a copy overlaps its source.
+    #[error("[{}, {}) cannot be copied to [{}, {}), which overlaps it: copy by way of a third range", from.start, from.end, to.start, to.end)]
+    OverlappingCopy {
+        /// The target, as offsets.
+        to: Range<usize>,
+        /// The source, as offsets.
+        from: Range<usize>,
     },
     /// The allocation was not created for this kind of sharing.
     #[error("the allocation was created for {asked}, so it cannot be exported as {needed}: ask for {needed} when creating it")]
@@ -193,6 +215,15 @@ pub enum Error {
         /// Size of an element in bytes.
         size: usize,
     },
+    /// The work that was to be waited for is not done.
+    #[error("the work was not done after {waited:?}: everything is still mapped; wait longer, or look for what holds the stream")]
+    DeadlinePassed {
+        /// How long was waited.
+        waited: std::time::Duration,
+    },
+    /// The caller's closure did not come to wait for the work.
+    #[error("waiting for the work failed, everything is still mapped: {0}")]
+    WaitFailed(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The driver's answer contradicts what this crate knows to be so.
     #[error("the driver and this crate disagree: {ours}, but the driver {theirs}")]
     Disagreement {
@@ -286,12 +317,28 @@ impl Error {
             )
     }
 
-    /// This error, with what failed while undoing attached to it.
+    /// This error, with what failed while undoing attached to it, behind what was attached before.
     pub(crate) fn with_undo(self, undo: Vec<Error>) -> Error {
         if undo.is_empty() {
             return self;
         }
-        Error::NotUndone(Box::new(NotUndone { error: self, undo }))
+        let mut parts = self.into_parts();
+        parts.undo.extend(undo.into_iter().flat_map(|error| {
+            let NotUndone { error, undo } = error.into_parts();
+            std::iter::once(error).chain(undo)
+        }));
+        Error::NotUndone(Box::new(parts))
+    }
+
+    /// The first error apart from what is attached to it, so that one list holds every failure.
+    pub(crate) fn into_parts(self) -> NotUndone {
+        match self {
+            Error::NotUndone(parts) => *parts,
+            error => NotUndone {
+                error,
+                undo: Vec::new(),
+            },
+        }
     }
 }
 

@@ -216,7 +216,7 @@ impl Mapping {
     pub(crate) fn take_handle(&mut self) -> Option<Handle> {
         match mem::replace(&mut self.backing, Backing::Released) {
             Backing::Owned(raw) => Some(self.handle(raw)),
-            Backing::Shared(share) => Arc::into_inner(share),
+            Backing::Shared(share) => Arc::into_inner(share).filter(Handle::is_owned),
             Backing::GivenUp | Backing::Released => None,
         }
     }
@@ -224,27 +224,37 @@ impl Mapping {
     /// Releases the mapping's own handle, or a share that is the last, while the memory is mapped. A share that is not the last stays.
     #[inline]
     pub(crate) fn release_handle(&mut self) -> Result<()> {
-        if let Backing::Shared(share) = &mut self.backing {
+        match &mut self.backing {
+            Backing::Owned(raw) => {
+                self.driver.calls().mem_release(*raw, self.size)?;
+                self.backing = Backing::Released;
+                Ok(())
+            }
             // Nobody else can come by a share of an allocation that only this mapping holds.
-            let Some(handle) = Arc::get_mut(share) else {
-                return Ok(());
-            };
-            let raw = handle.give_up();
-            self.backing = Backing::Owned(raw);
+            Backing::Shared(share) => Arc::get_mut(share).map_or(Ok(()), Handle::release_count),
+            Backing::GivenUp | Backing::Released => Ok(()),
         }
-        if let Backing::Owned(raw) = self.backing {
-            self.driver.calls().mem_release(raw, self.size)?;
-            self.backing = Backing::Released;
-        }
-        Ok(())
     }
 
     /// Takes back the count that `release_handle` released: the driver gives it again for the mapped address. If it
     /// does not, nothing is lost: the driver keeps the memory until the unmap.
     pub(crate) fn retain_handle(&mut self) -> Result<()> {
-        if matches!(self.backing, Backing::Released) {
-            self.backing = Backing::GivenUp;
-            self.backing = Backing::Owned(self.driver.calls().mem_retain(self.address)?);
+        let sole_share = match &mut self.backing {
+            Backing::Released => None,
+            Backing::Shared(share) => match Arc::get_mut(share).filter(|handle| !handle.is_owned())
+            {
+                Some(handle) => Some(handle),
+                None => return Ok(()),
+            },
+            Backing::Owned(_) | Backing::GivenUp => return Ok(()),
+        };
+        match (self.driver.calls().mem_retain(self.address), sole_share) {
+            (Ok(raw), Some(handle)) => handle.take_count(raw),
+            (Ok(raw), None) => self.backing = Backing::Owned(raw),
+            (Err(error), _) => {
+                self.backing = Backing::GivenUp;
+                return Err(error);
+            }
         }
         Ok(())
     }

@@ -39,6 +39,15 @@ pub enum Leak {
         /// The driver's answer.
         error: Error,
     },
+    /// A reservation that was to be closed in the background stays, with its memory, because the wait for its work failed.
+    Reservation {
+        /// First address.
+        base: u64,
+        /// Bytes.
+        size: usize,
+        /// Why the wait failed.
+        error: Error,
+    },
     /// A primary context was not released.
     Context {
         /// The device's ordinal.
@@ -60,6 +69,7 @@ impl Leak {
             Leak::Memory { error, .. }
             | Leak::Mapping { error, .. }
             | Leak::Addresses { error, .. }
+            | Leak::Reservation { error, .. }
             | Leak::Context { error, .. }
             | Leak::CurrentContext { error } => error,
         }
@@ -72,6 +82,7 @@ impl Leak {
             Leak::Memory { error, .. }
             | Leak::Mapping { error, .. }
             | Leak::Addresses { error, .. }
+            | Leak::Reservation { error, .. }
             | Leak::Context { error, .. }
             | Leak::CurrentContext { error } => error,
         }
@@ -97,6 +108,13 @@ impl fmt::Display for Leak {
                 write!(
                     f,
                     "leaked the address range of {} at {base:#x}: {error}",
+                    Bytes(*size)
+                )
+            }
+            Leak::Reservation { base, size, error } => {
+                write!(
+                    f,
+                    "leaked the reservation of {} at {base:#x}, which may be in use: {error}",
                     Bytes(*size)
                 )
             }

@@ -13,14 +13,14 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use super::fork;
 use crate::code::Code;
 use crate::error::{Attempt, DriverFailure, Error, Result};
+use crate::fork;
 use crate::location::Location;
 use crate::props::Recipe;
 use crate::sys::{
-    CUcontext, CUdevice_attribute, CUmemAccessDesc, CUmemAllocationGranularity_flags,
-    CUmemAllocationProp, CUresult, CUuuid, Call, DriverCalls,
+    CUcontext, CUdevice_attribute, CUevent, CUmemAccessDesc, CUmemAllocationGranularity_flags,
+    CUmemAllocationProp, CUresult, CUstream, CUuuid, Call, DriverCalls,
 };
 
 /// A physical handle as the driver gave it.
@@ -87,7 +87,10 @@ impl Calls {
             (CUresult::CUDA_ERROR_OUT_OF_MEMORY, Attempt::Reserve { size, .. }) => {
                 Error::OutOfAddressSpace { size }
             }
-            (CUresult::CUDA_ERROR_OUT_OF_MEMORY, Attempt::Create { size, location, .. }) => {
+            // Of a creation only: asking for a granularity is attempted for no bytes, and takes no memory.
+            (CUresult::CUDA_ERROR_OUT_OF_MEMORY, Attempt::Create { size, location, .. })
+                if call == Call::cuMemCreate =>
+            {
                 Error::OutOfMemory { size, location }
             }
             (status, attempt) => Error::Driver(DriverFailure {
@@ -206,6 +209,22 @@ impl Calls {
     /// Waits for the current context's default stream: a copy or a fill may return before the device has done it.
     pub(crate) fn default_stream_synchronize(&self) -> Result<()> {
         driver_call!(self.cuStreamSynchronize(null_mut()), Attempt::Plain)
+    }
+
+    pub(crate) fn stream_synchronize(&self, stream: CUstream) -> Result<()> {
+        driver_call!(self.cuStreamSynchronize(stream), Attempt::Plain)
+    }
+
+    pub(crate) fn stream_is_done(&self, stream: CUstream) -> Result<bool> {
+        is_done(driver_call!(self.cuStreamQuery(stream), Attempt::Plain))
+    }
+
+    pub(crate) fn event_synchronize(&self, event: CUevent) -> Result<()> {
+        driver_call!(self.cuEventSynchronize(event), Attempt::Plain)
+    }
+
+    pub(crate) fn event_is_done(&self, event: CUevent) -> Result<bool> {
+        is_done(driver_call!(self.cuEventQuery(event), Attempt::Plain))
     }
 
     /// Free and all bytes of the current context's device.
@@ -372,5 +391,14 @@ impl Calls {
             self.cuMemsetD8_v2(address, value, size),
             Attempt::Range { address, size }
         )
+    }
+}
+
+/// What the answer to a query says of the work: done, not yet, or that it failed.
+fn is_done(answer: Result<()>) -> Result<bool> {
+    match answer {
+        Ok(()) => Ok(true),
+        Err(error) if error.code() == Some(Code::ERROR_NOT_READY) => Ok(false),
+        Err(error) => Err(error),
     }
 }

@@ -1,7 +1,6 @@
 //! The driver: which implementation answers, what is asked of it once, and what it still has to take back.
 
 mod calls;
-mod fork;
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -56,8 +55,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// [`Error::DriverNotFound`] without a driver, [`Error::StubLibrary`] where a toolkit's stub was found in its place, else what the
-    /// library or `cuInit` answered.
+    /// [`Error::DriverNotFound`] without a driver, [`Error::StubLibrary`] where a toolkit's stub was found in its place,
+    /// [`Error::ForkedChild`] where a parent process has loaded it before, else what the library or `cuInit` answered.
     #[doc(alias = "cuInit")]
     pub fn load() -> Result<Driver> {
         Driver::from_library(Library::open()?)
@@ -102,6 +101,8 @@ impl Driver {
             (Some(Code::ERROR_STUB_LIBRARY), Some(path)) => {
                 Error::StubLibrary { path: path.clone() }
             }
+            // Whoever loaded the driver in the parent: its `cuInit` says so in a forked child, and nowhere else.
+            (Some(Code::ERROR_NOT_INITIALIZED), _) => Error::ForkedChild,
             _ => error,
         })?;
         let version = calls.driver_version()?;
@@ -175,16 +176,21 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// Any failure of the driver but the one that means "no". If the count that the look-up took cannot be given back,
-    /// [`reclaim`](Driver::reclaim) tries again.
+    /// Any failure of the driver but the one that means "no". A count that the look-up took and that could not be given
+    /// back is tried once more; if that fails too, [`reclaim`](Driver::reclaim) can try again.
     #[doc(alias = "cuMemRetainAllocationHandle")]
     pub fn is_vmm(&self, address: u64) -> Result<bool> {
-        match self.calls().mem_retain(address) {
-            Ok(raw) => self
-                .give_back(Piece::Handle { raw, size: 0 })
-                .map(|()| true),
-            Err(error) if error.code() == Some(Code::ERROR_INVALID_VALUE) => Ok(false),
-            Err(error) => Err(error),
+        let raw = match self.calls().mem_retain(address) {
+            Ok(raw) => raw,
+            Err(error) if error.code() == Some(Code::ERROR_INVALID_VALUE) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match self.calls().mem_release(raw, 0) {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                let undo = self.give_back(Piece::Handle { raw, size: 0 }).err();
+                Err(error.with_undo(undo.into_iter().collect()))
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Reservation;
 use crate::allocation::{Allocation, Handle};
-use crate::error::Error;
+use crate::error::{Error, NotUndone};
 use crate::mapping::Mapping;
 use crate::report::{self, Leak};
 
@@ -19,6 +19,22 @@ pub struct CloseError {
     pub reservation: Reservation,
     /// What [`close_keeping`](Reservation::close_keeping) had already taken out: each allocation with the offset it was mapped at.
     pub kept: Vec<(usize, Allocation)>,
+}
+
+impl CloseError {
+    /// For a reservation whose closing did not begin.
+    pub(super) fn before(reservation: Reservation, error: Error) -> Box<CloseError> {
+        let NotUndone {
+            error,
+            undo: further,
+        } = error.into_parts();
+        Box::new(CloseError {
+            error,
+            further,
+            reservation,
+            kept: Vec::new(),
+        })
+    }
 }
 
 impl fmt::Debug for CloseError {
@@ -90,10 +106,14 @@ impl Reservation {
     }
 
     fn finish(
-        self,
-        leaks: Vec<Leak>,
+        mut self,
+        mut leaks: Vec<Leak>,
         kept: Vec<(usize, Allocation)>,
     ) -> Result<Vec<(usize, Allocation)>, Box<CloseError>> {
+        // Kept while anything else is: the reservation that is given back is whole.
+        if leaks.is_empty() {
+            self.free_addresses(&mut leaks);
+        }
         let mut errors = leaks.into_iter().map(Leak::into_error);
         match errors.next() {
             None => Ok(kept),
@@ -109,6 +129,7 @@ impl Reservation {
     /// Undoes all that can be undone, and tells what could not.
     fn teardown(&mut self, mut disposal: Disposal<'_>) -> Vec<Leak> {
         let mut leaks = Vec::new();
+        let stuck = std::mem::take(&mut self.stuck);
         let mut order: Vec<(u64, usize)> = self
             .mappings()
             .map(|mapping| (mapping.serial(), mapping.offset() / self.unit))
@@ -117,20 +138,21 @@ impl Reservation {
         for (_, unit) in order.into_iter().rev() {
             self.undo(unit, &mut disposal, &mut leaks);
         }
-        for handle in std::mem::take(&mut self.stuck) {
+        for handle in stuck {
             self.release_or_keep(handle, &mut leaks);
         }
-        if leaks.is_empty() {
-            match self.driver.calls().address_free(self.base, self.size) {
-                Ok(()) => self.closed = true,
-                Err(error) => leaks.push(Leak::Addresses {
-                    base: self.base,
-                    size: self.size,
-                    error,
-                }),
-            }
-        }
         leaks
+    }
+
+    fn free_addresses(&mut self, leaks: &mut Vec<Leak>) {
+        match self.driver.calls().address_free(self.base, self.size) {
+            Ok(()) => self.closed = true,
+            Err(error) => leaks.push(Leak::Addresses {
+                base: self.base,
+                size: self.size,
+                error,
+            }),
+        }
     }
 
     fn undo(&mut self, unit: usize, disposal: &mut Disposal<'_>, leaks: &mut Vec<Leak>) {
@@ -172,9 +194,12 @@ impl Drop for Reservation {
         if self.closed || self.driver.calls().forked() {
             return;
         }
-        for leak in self.teardown(Disposal::Release) {
-            report::leaked(leak);
+        let mut leaks = self.teardown(Disposal::Release);
+        // Nobody can try again, so a handle that is stuck keeps no addresses; a live mapping does.
+        if self.table.len() == 0 {
+            self.free_addresses(&mut leaks);
         }
+        leaks.into_iter().for_each(report::leaked);
         // Reported once: the fields that are dropped now must not try, and report, again.
         self.table.iter_mut().for_each(Mapping::abandon);
         for handle in &mut self.stuck {

@@ -10,6 +10,7 @@ use crate::device::Device;
 use crate::driver::Calls;
 use crate::error::{Error, Result};
 use crate::location::Location;
+use crate::mapping::Mapping;
 
 impl Reservation {
     /// Copies bytes from the host to `[offset, offset + bytes.len())`.
@@ -22,7 +23,7 @@ impl Reservation {
         let address = self.address(offset);
         let device = self.device_that(&[self
             .beneath(offset, bytes.len())?
-            .needing(Access::ReadWrite)])?;
+            .needing(Access::ReadWrite)?])?;
         self.run(&device, |calls| calls.copy_to_device(address, bytes))
     }
 
@@ -35,7 +36,7 @@ impl Reservation {
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let address = self.address(offset);
         let device =
-            self.device_that(&[self.beneath(offset, bytes.len())?.needing(Access::Read)])?;
+            self.device_that(&[self.beneath(offset, bytes.len())?.needing(Access::Read)?])?;
         self.run(&device, |calls| calls.copy_to_host(bytes, address))
     }
 
@@ -46,7 +47,8 @@ impl Reservation {
     /// As [`write`](Reservation::write).
     #[doc(alias = "cuMemsetD8")]
     pub fn fill(&mut self, offset: usize, size: usize, value: u8) -> Result<()> {
-        let device = self.device_that(&[self.beneath(offset, size)?.needing(Access::ReadWrite)])?;
+        let device =
+            self.device_that(&[self.beneath(offset, size)?.needing(Access::ReadWrite)?])?;
         self.run(&device, |calls| {
             calls.fill(self.address(offset), value, size)
         })
@@ -56,15 +58,15 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// As [`write`](Reservation::write), and [`Error::Overlap`].
+    /// As [`write`](Reservation::write), [`Error::OverlappingCopy`], and [`Error::NoCommonDevice`].
     #[doc(alias = "cuMemcpyDtoD")]
     pub fn copy_within(&mut self, to: usize, from: usize, size: usize) -> Result<()> {
-        let target = self.beneath(to, size)?.needing(Access::ReadWrite);
-        let source = self.beneath(from, size)?.needing(Access::Read);
+        let target = self.beneath(to, size)?.needing(Access::ReadWrite)?;
+        let source = self.beneath(from, size)?.needing(Access::Read)?;
         if to.abs_diff(from) < size {
-            return Err(Error::Overlap {
-                asked: target.range(),
-                existing: source.range(),
+            return Err(Error::OverlappingCopy {
+                to: target.range(),
+                from: source.range(),
             });
         }
         let device = self.device_that(&[target, source])?;
@@ -77,7 +79,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// As [`write`](Reservation::write), and [`Error::ForeignDriver`].
+    /// As [`write`](Reservation::write), [`Error::ForeignDriver`], and [`Error::NoCommonDevice`].
     #[doc(alias = "cuMemcpyDtoD")]
     pub fn copy_from(
         &mut self,
@@ -89,8 +91,8 @@ impl Reservation {
         if !other.driver.is_same(&self.driver) {
             return Err(Error::ForeignDriver);
         }
-        let target = self.beneath(to, size)?.needing(Access::ReadWrite);
-        let source = other.beneath(from, size)?.needing(Access::Read);
+        let target = self.beneath(to, size)?.needing(Access::ReadWrite)?;
+        let source = other.beneath(from, size)?.needing(Access::Read)?;
         let device = self.device_that(&[target, source])?;
         self.run(&device, |calls| {
             calls.copy_on_device(self.address(to), other.address(from), size)
@@ -104,25 +106,29 @@ impl Reservation {
         })
     }
 
-    /// A device that has what each of the ranges needs.
+    /// A device that has what the range needs, or what both the target and the source of a copy need.
     fn device_that(&self, needs: &[Need<'_>]) -> Result<Device> {
-        let candidates = needs
-            .iter()
-            .flat_map(Need::locations)
-            .filter_map(Location::device);
-        let mut missing = None;
-        for ordinal in candidates {
-            match needs
-                .iter()
-                .find(|need| !need.met_by(Location::Device(ordinal)))
-            {
-                None => return self.driver.device(ordinal),
-                Some(need) => missing = Some(need),
-            }
+        let devices = || {
+            let locations = needs.iter().flat_map(Need::locations);
+            locations.filter_map(Location::device)
+        };
+        let may = |need: &Need<'_>, ordinal| need.met_by(Location::Device(ordinal));
+        let may_all = |ordinal: &u32| needs.iter().all(|need| may(need, *ordinal));
+        if let Some(ordinal) = devices().find(may_all) {
+            return self.driver.device(ordinal);
         }
-        Err(missing
-            .or(needs.first())
-            .map_or(Error::ForeignDriver, Need::refusal))
+        let unmet = needs
+            .iter()
+            .find(|need| !devices().any(|ordinal| may(need, ordinal)));
+        Err(match (unmet, needs) {
+            (None, [to, .., from]) => Error::NoCommonDevice {
+                to: to.range(),
+                from: from.range(),
+            },
+            _ => unmet
+                .or(needs.first())
+                .map_or(Error::ForeignDriver, Need::refusal),
+        })
     }
 }
 
@@ -134,11 +140,17 @@ struct Need<'a> {
 }
 
 impl<'a> Beneath<'a> {
-    fn needing(self, access: Access) -> Need<'a> {
-        Need {
+    /// The range with the access that is needed, unless a part of it is quarantined.
+    fn needing(self, access: Access) -> Result<Need<'a>> {
+        let need = Need {
             reservation: self.reservation,
             asked: self.asked,
             access,
+        };
+        let quarantined = need.mappings().find(|mapping| mapping.is_quarantined());
+        match quarantined.map(Mapping::range) {
+            Some(mapping) => Err(Error::Quarantined { mapping }),
+            None => Ok(need),
         }
     }
 }
@@ -166,10 +178,8 @@ impl Need<'_> {
     }
 
     fn met_by(&self, location: Location) -> bool {
-        self.mappings().all(|mapping| {
-            let has = self.reservation.rights_of(mapping, location);
-            !mapping.is_quarantined() && has >= self.access
-        })
+        let mut mappings = self.mappings();
+        mappings.all(|mapping| self.reservation.rights_of(mapping, location) >= self.access)
     }
 
     fn refusal(&self) -> Error {

@@ -9,6 +9,7 @@ mod rights;
 mod table;
 mod unmap;
 mod view;
+mod wait;
 
 use std::fmt;
 use std::ops::Range;
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use builder::ReservationBuilder;
 pub use close::CloseError;
 pub use view::{Elements, View};
+pub use wait::Closing;
 
 use crate::access::{Access, Rights};
 use crate::allocation::Handle;
@@ -62,7 +64,8 @@ use table::{Span, Table};
 /// # Work in flight
 ///
 /// Unmapping, closing and dropping do not wait for work that uses the memory: the driver unmaps at once, and a kernel or copy still running
-/// on the range then fails with ILLEGAL_ADDRESS and takes its context with it. Wait for the work first.
+/// on the range then fails with ILLEGAL_ADDRESS and takes its context with it. [`unmap_after`](Reservation::unmap_after) and
+/// [`close_after`](Reservation::close_after) take a [`Fence`](crate::Fence) to wait for first.
 pub struct Reservation {
     driver: Driver,
     base: u64,
@@ -179,6 +182,16 @@ impl Reservation {
     pub fn mapping(&self, id: &MappingId) -> Option<&Mapping> {
         let mapping = self.table.get(id.offset / self.unit)?;
         (id.reservation == self.id && mapping.serial() == id.serial).then_some(mapping)
+    }
+
+    /// The id of the mapping that contains this byte, for when the first one was used up by an unmap that failed.
+    pub fn id_at(&self, offset: usize) -> Option<MappingId> {
+        let mapping = self.mapping_at(offset)?;
+        Some(MappingId {
+            offset: mapping.offset(),
+            serial: mapping.serial(),
+            reservation: self.id,
+        })
     }
 
     /// All mappings, by offset.

@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::fork;
 use crate::sys::{
     for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemAccessDesc,
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
@@ -19,7 +20,6 @@ use crate::sys::{
 };
 
 use super::fault::Pending;
-use super::fork;
 use super::log::{Arg, Log, Logged};
 use super::{CallRecord, Fault, FaultError, LogMode};
 
@@ -35,7 +35,7 @@ pub struct Interposer {
     /// Whether there is anything to do but count.
     watching: AtomicBool,
     logging: bool,
-    generation: u64,
+    generation: u32,
     book: Mutex<Book>,
 }
 
@@ -52,7 +52,7 @@ impl Interposer {
 
     /// Wraps a driver, keeping so much of the log.
     pub fn with_log(inner: impl DriverCalls, mode: LogMode) -> Self {
-        fork::watch();
+        fork::join();
         Self::unwatched(Arc::new(inner), mode)
     }
 
@@ -64,7 +64,7 @@ impl Interposer {
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
             watching: AtomicBool::new(logging),
             logging,
-            generation: fork::generation(),
+            generation: fork::current(),
             book: Mutex::new(Book {
                 faults: Pending::default(),
                 log: Log::new(mode),
@@ -141,7 +141,7 @@ impl Interposer {
 
     /// Whether the slow path is due. Never in a forked child: another thread may have held the book's lock there.
     fn watched(&self) -> bool {
-        self.watching.load(Ordering::Acquire) && self.generation == fork::generation()
+        self.watching.load(Ordering::Acquire) && self.generation == fork::current()
     }
 
     fn strike(&self, call: Call) -> Option<CUresult> {

@@ -18,6 +18,7 @@ use crate::sys::{
     CUmemLocation, CUmemRangeHandleType, CUpointer_attribute, CUresult, CUstream, CUstream_st,
     CUuuid, Call,
 };
+use crate::Code;
 
 use super::place::Place;
 
@@ -274,35 +275,10 @@ impl Log {
     }
 }
 
-/// The header's name of a code that this driver gives, or its number.
+/// The header's name of a code, or its number.
 pub(super) fn code_name(code: CUresult) -> String {
-    macro_rules! names {
-        ($($name:ident),* $(,)?) => {
-            match code {
-                $(CUresult::$name => stringify!($name).to_owned(),)*
-                CUresult(other) => format!("code {other}"),
-            }
-        };
+    match Code::from(code).name() {
+        Some(name) => name.to_owned(),
+        None => format!("code {}", code.0),
     }
-    names!(
-        CUDA_SUCCESS,
-        CUDA_ERROR_INVALID_VALUE,
-        CUDA_ERROR_OUT_OF_MEMORY,
-        CUDA_ERROR_NOT_INITIALIZED,
-        CUDA_ERROR_DEINITIALIZED,
-        CUDA_ERROR_STUB_LIBRARY,
-        CUDA_ERROR_NO_DEVICE,
-        CUDA_ERROR_INVALID_DEVICE,
-        CUDA_ERROR_INVALID_CONTEXT,
-        CUDA_ERROR_INVALID_HANDLE,
-        CUDA_ERROR_NOT_FOUND,
-        CUDA_ERROR_NOT_READY,
-        CUDA_ERROR_ILLEGAL_ADDRESS,
-        CUDA_ERROR_CONTEXT_IS_DESTROYED,
-        CUDA_ERROR_LAUNCH_FAILED,
-        CUDA_ERROR_NOT_PERMITTED,
-        CUDA_ERROR_NOT_SUPPORTED,
-        CUDA_ERROR_SYSTEM_NOT_READY,
-        CUDA_ERROR_UNKNOWN,
-    )
 }

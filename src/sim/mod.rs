@@ -4,7 +4,7 @@
 //! reservation is an address range of the process, a mapping is the one mapped into the other, an exported handle is a
 //! file descriptor that another process can import. What a real driver was measured to answer and to do (driver 580.159
 //! on an H200) it answers and does, the surprises included: a mapping may run over the end of its reservation, unmapping
-//! nothing succeeds, a hole in a range whose access is set is passed over.
+//! nothing succeeds, and of a range with a hole only what lies before the hole is granted.
 //!
 //! Around it stands an [`Interposer`], which can make any call fail and records every one; it can wrap a real driver
 //! as well. [`Simulation::snapshot`] gives all the driver knows as one value that compares, and [`Simulation::misuses`] what
@@ -33,9 +33,10 @@
 //! |---|---|
 //! | time is not simulated: work is done when it is enqueued, unless its stream is [held](Simulation::hold_stream) | work takes as long as it takes |
 //! | a held stream holds back nothing but itself, and a synchronous copy waits for no stream | the default stream orders the others |
-//! | an exportable allocation uses a file descriptor, and so does an import from another process | neither does |
+//! | an exportable allocation uses a file descriptor, and so does an import from another process: when the process has no more, a create is `OUT_OF_MEMORY` | neither does |
 //! | an exported descriptor reads `/memfd:cuda-vmm-sim:...` in `/proc/self/fd` | `/dev/nvidiactl` |
 //! | a dma-buf descriptor is the memory's own, and imports like an exported one | it is a dma-buf |
+//! | under valgrind or a resource limit fewer than 2^46 bytes can be reserved; thread sanitizer ends a process that reserves them or passes a far hint | no such tools |
 //! | a process has at most `vm.max_map_count` (65,530) mappings; more are `OUT_OF_MEMORY` unless [ledger-only](SimulationBuilder::ledger_only) | no such limit |
 //! | the CPU can touch device memory through a granted mapping, with the strongest right of any place | only host memory that the host was granted |
 //! | a mapping over the end of a reservation is refused where something else of the process lies | it succeeds |
@@ -54,7 +55,6 @@ mod builder;
 mod core;
 mod device;
 mod fault;
-mod fork;
 mod interposer;
 mod log;
 mod misuse;

@@ -32,14 +32,27 @@ pub fn take() -> String {
     }
 }
 
-/// The answer in a case that did not end as stated: what was heard, and how it ended, in one line.
+/// The answer in a case that did not end as stated: what was heard, and how it ended, in one line. Where in the sources it
+/// ended is left out: it tells nothing of the driver, and moves.
 pub fn unlike(heard: &str, how: &str) -> String {
-    let how: Vec<&str> = how.split_whitespace().collect();
+    let of_the_driver =
+        |line: &&str| !line.contains("panicked at") && !line.starts_with("note: run with");
+    let how: Vec<&str> = how
+        .lines()
+        .filter(of_the_driver)
+        .flat_map(str::split_whitespace)
+        .collect();
     format!("{heard}; NOT AS STATED: {}", how.join(" "))
 }
 
 /// Marks the answer in what a process of its own writes.
 const MARK: &str = "answer: ";
+
+/// The answer of a process that ended well and wrote none.
+pub const LATE: &str = "ended in an exit handler";
+
+/// The answer of a process that ended before it could write one.
+pub const UNTOLD: &str = "no answer";
 
 /// Writes the answer out when dropped, however the case ended: for the process that started this one.
 #[derive(Debug)]
@@ -51,8 +64,8 @@ impl Drop for Tell {
     }
 }
 
-/// The answer that a process of its own wrote. One that ended by an exit handler wrote none.
-pub fn told(output: &str) -> String {
+/// The answer that a process of its own wrote, or what its absence means.
+pub fn told(output: &str, absent: &str) -> String {
     let told = output.lines().find_map(|line| line.strip_prefix(MARK));
-    told.unwrap_or("ended in an exit handler").into()
+    told.unwrap_or(absent).into()
 }

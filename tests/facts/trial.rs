@@ -122,10 +122,20 @@ fn here(run: fn(&Gpu), which: Which, devices: usize) -> Ended {
 
 /// Runs a case in a process of its own.
 fn elsewhere(role: &str) -> Ended {
-    match support::play(role) {
-        Ok(output) => Ok(transcript::told(&output)),
-        Err(unwell) => Err((transcript::told(&unwell.output), unwell.how)),
+    let ended = match support::perform(role) {
+        Ok(ended) => ended,
+        Err(why) => return Err((transcript::UNTOLD.into(), why)),
+    };
+    let output = String::from_utf8_lossy(&ended.stdout);
+    if ended.status.success() {
+        return Ok(transcript::told(&output, transcript::LATE));
     }
+    let how = format!(
+        "a process of its own ended with {}\n{}",
+        ended.status,
+        String::from_utf8_lossy(&ended.stderr)
+    );
+    Err((transcript::told(&output, transcript::UNTOLD), how))
 }
 
 /// Runs a case on a driver made ready for it, and demands that it leaves nothing behind.

@@ -1,6 +1,7 @@
 //! Libraries that load and are no driver.
 
 use cuda_vmm::sys::{CUresult, Call, DriverCalls, Library, LoadError};
+use cuda_vmm::{Driver, Error};
 
 use crate::made::{answer, Folder};
 
@@ -26,6 +27,13 @@ fn a_toolkit_stub_is_named() {
     for other in [CUresult::CUDA_SUCCESS, CUresult::CUDA_ERROR_NO_DEVICE] {
         assert_eq!(library.refuse_stub(other), Ok(other));
     }
+
+    let error = Driver::load_from(&path).unwrap_err();
+    assert!(
+        matches!(&error, Error::StubLibrary { path: at } if *at == path),
+        "{error:?}"
+    );
+    assert_eq!(error.to_string(), refused.to_string());
 }
 
 #[test]

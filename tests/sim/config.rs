@@ -179,3 +179,30 @@ fn devices_that_are_no_peers_get_no_access() {
     assert_eq!(refused, Err(CUresult::CUDA_ERROR_INVALID_DEVICE));
     assert_eq!(rig.snapshot(), before);
 }
+
+#[test]
+fn a_granularity_is_the_devices_own() {
+    let coarse = SimDevice::new();
+    let fine = SimDevice::new().granularity(64 << 10, G);
+    let rig = Rig::with(Simulation::builder().device(coarse).device(fine));
+    let size = 64 << 10;
+    let mut on_fine = props(0);
+    on_fine.location.id = 1;
+    assert_eq!(rig.create_with(size, &props(0)), Err(INVALID));
+    let handle = rig.create_with(size, &on_fine).unwrap();
+    let address = rig.reserve(3 * size).unwrap();
+    rig.map(address + size as u64, size, handle).unwrap();
+    rig.access(address + size as u64, size, 3).unwrap();
+    assert_eq!(rig.map(address + 4096, size, handle), Err(INVALID));
+    for (device, option, answer) in [(0, 0, G), (1, 0, size), (1, 1, G)] {
+        let mut granularity = 0;
+        on_fine.location.id = device;
+        let option = CUmemAllocationGranularity_flags(option);
+        check(unsafe {
+            rig.0
+                .cuMemGetAllocationGranularity(&mut granularity, &on_fine, option)
+        })
+        .unwrap();
+        assert_eq!(granularity, answer);
+    }
+}

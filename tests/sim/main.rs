@@ -3,6 +3,7 @@
 //! That it answers as a real driver does is the facts suite's business; here are its controls, and the memory beneath.
 #![allow(clippy::undocumented_unsafe_blocks)] // Every block is one driver call on arguments that the test owns.
 
+mod arbitrary;
 mod config;
 mod contexts;
 mod faults;

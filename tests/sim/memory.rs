@@ -131,11 +131,35 @@ fn a_mapping_over_the_end_harms_nobody() {
         rig.access(last, 2 * G, 3).unwrap();
         rig.fill(last, 5, 2 * G).unwrap();
         assert_eq!(rig.address_free(address, size), Err(INVALID));
-        let next = rig.reserve(G).unwrap();
-        assert!(next + G as u64 <= last || next >= last + 2 * G as u64);
+        let behind = address + size as u64;
+        assert_ne!(rig.reserve_at(G, behind), Ok(behind), "it is mapped there");
         rig.unmap(last, 2 * G).unwrap();
+        assert_eq!(rig.reserve_at(G, behind), Ok(behind));
         rig.address_free(address, size).unwrap();
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows no memfd")]
+fn a_host_buffer_that_nobody_can_touch_is_refused() {
+    let rig = Rig::new();
+    let (address, _) = rig.block(1);
+    let reserved = rig.reserve(G).unwrap() as *const std::ffi::c_void;
+    let upload = unsafe { rig.0.cuMemcpyHtoD_v2(address, reserved, 8) };
+    assert_eq!(upload, INVALID);
+    let download = unsafe { rig.0.cuMemcpyDtoH_v2(reserved.cast_mut(), address, 8) };
+    assert_eq!(download, INVALID);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows no memfd")]
+fn a_hint_that_cannot_be_had_keeps_nobody_out() {
+    let (first, second) = (Rig::new(), Rig::new());
+    let far = 0x2100_0000_0000;
+    let before = far - G as u64;
+    assert_eq!(first.reserve_at(G, far), Ok(far));
+    assert_ne!(first.reserve_at(2 * G, before), Ok(before));
+    assert_eq!(second.reserve_at(G, before), Ok(before));
 }
 
 #[test]

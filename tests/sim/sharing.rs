@@ -1,6 +1,6 @@
 //! Exported memory: how long it lives, and who else can have it.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use cuda_vmm::sim::{Place, SimDevice, Simulation};
 use cuda_vmm::sys::*;
@@ -22,6 +22,44 @@ fn an_exported_descriptor_keeps_the_memory() {
     drop(copy);
     assert_eq!(rig.free_bytes(), all);
     assert!(rig.snapshot().holds_no_memory());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows no memfd")]
+fn a_create_finds_what_a_closed_descriptor_left() {
+    let rig = Rig::small(4);
+    let handle = rig.create(2 * G).unwrap();
+    let fd = rig.export(handle).unwrap();
+    rig.release(handle).unwrap();
+    assert_eq!(rig.create(2 * G), Err(OOM));
+    drop(fd);
+    rig.create(2 * G).unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows no memfd")]
+fn a_dma_buf_is_of_whole_pages_of_exportable_memory() {
+    let rig = Rig::new();
+    let (address, _) = rig.block(2);
+    let dma_buf = |address: u64, size: usize| -> Result<OwnedFd> {
+        let mut fd = -1;
+        let to = std::ptr::from_mut(&mut fd).cast();
+        let kind = CUmemRangeHandleType::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
+        check(unsafe {
+            rig.0
+                .cuMemGetHandleForAddressRange(to, address, size, kind, 0)
+        })?;
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    assert!(dma_buf(address + 4096, G).is_ok());
+    assert_eq!(dma_buf(address, 100).err(), Some(INVALID));
+    assert_eq!(dma_buf(address + 100, 4096).err(), Some(INVALID));
+    assert_eq!(dma_buf(address, 3 * G).err(), Some(INVALID));
+    let private = rig.create_with(G, &props(0)).unwrap();
+    let elsewhere = rig.reserve(G).unwrap();
+    rig.map(elsewhere, G, private).unwrap();
+    let refused = dma_buf(elsewhere, G).err();
+    assert_eq!(refused, Some(CUresult::CUDA_ERROR_NOT_SUPPORTED));
 }
 
 #[test]
@@ -53,6 +91,7 @@ fn a_released_allocation_can_be_had_back_through_its_descriptor() {
     rig.drop_block(block, 1);
     let handle = rig.import(fd.as_raw_fd()).unwrap();
     drop(fd);
+    rig.free_bytes(); // looks for memory that no descriptor keeps any more
     let address = rig.reserve(G).unwrap();
     rig.map(address, G, handle).unwrap();
     rig.access(address, G, 3).unwrap();
@@ -123,6 +162,30 @@ fn fabric_handles_name_and_do_not_keep() {
         assert_eq!(gone, CUresult::CUDA_ERROR_INVALID_HANDLE);
         assert!(rig.snapshot().holds_no_memory());
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows no memfd")]
+fn an_import_over_the_fabric_keeps_the_memory() {
+    let builder = || Simulation::builder().imex_channel(true);
+    let (maker, taker) = (Rig::with(builder()), Rig::with(builder()));
+    let all = maker.free_bytes();
+    let handle = maker.create_with(G, &props(8)).unwrap();
+    let fabric = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_FABRIC;
+    let mut name = CUmemFabricHandle { data: [0; 64] };
+    let at = std::ptr::from_mut(&mut name).cast();
+    check(unsafe { maker.0.cuMemExportToShareableHandle(at, handle, fabric, 0) }).unwrap();
+    let mut import = 0;
+    let code = unsafe {
+        taker
+            .0
+            .cuMemImportFromShareableHandle(&mut import, at, fabric)
+    };
+    assert_eq!(code, CUresult::CUDA_SUCCESS);
+    maker.release(handle).unwrap();
+    assert_eq!(maker.free_bytes(), all - G as u64);
+    taker.release(import).unwrap();
+    assert_eq!(maker.free_bytes(), all);
 }
 
 #[test]

@@ -42,6 +42,20 @@ fn an_event_is_reached_with_the_work_before_it() {
     assert_eq!(unsafe { rig.0.cuEventQuery(event) }, DONE);
 }
 
+#[test]
+fn an_event_is_reached_when_its_last_record_is() {
+    let rig = Rig::new();
+    let (early, late, event) = (rig.stream(), rig.stream(), rig.event());
+    for stream in [early, late] {
+        rig.0.hold_stream(stream);
+        check(unsafe { rig.0.cuEventRecord(event, stream) }).unwrap();
+    }
+    rig.0.release_stream(early);
+    assert_eq!(unsafe { rig.0.cuEventQuery(event) }, NOT_READY);
+    rig.0.release_stream(late);
+    assert_eq!(unsafe { rig.0.cuEventQuery(event) }, DONE);
+}
+
 /// Runs a call that blocks, checks that it does, and what it answers after `release`.
 fn blocks(rig: &Rig, call: impl FnOnce() -> CUresult + Send, release: impl FnOnce()) -> CUresult {
     let (sender, receiver) = mpsc::channel();
@@ -53,7 +67,11 @@ fn blocks(rig: &Rig, call: impl FnOnce() -> CUresult + Send, release: impl FnOnc
         let early = receiver.recv_timeout(Duration::from_millis(50));
         assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout));
         release();
-        receiver.recv_timeout(Duration::from_secs(20)).unwrap()
+        let late = receiver.recv_timeout(Duration::from_secs(20));
+        late.unwrap_or_else(|_| {
+            rig.0.deinitialize(); // or the scope would wait for the blocked thread
+            panic!("still blocked after the release")
+        })
     })
 }
 
@@ -92,12 +110,46 @@ fn unmapping_under_pending_work_loses_the_context() {
         rig.0.hold_stream(stream);
         rig.fill_async(address, 1, G, stream).unwrap();
         rig.unmap(address, G).unwrap();
-        assert_eq!(unsafe { rig.0.cuStreamSynchronize(stream) }, ILLEGAL);
         assert_eq!(unsafe { rig.0.cuStreamQuery(stream) }, ILLEGAL);
+        assert_eq!(unsafe { rig.0.cuStreamSynchronize(stream) }, ILLEGAL);
         assert_eq!(unsafe { rig.0.cuCtxSynchronize() }, ILLEGAL);
         rig.release(handle).unwrap();
         rig.address_free(address, G).unwrap();
     }
+}
+
+#[test]
+fn a_blocked_call_learns_that_its_context_is_lost() {
+    let rig = Rig::new();
+    let (address, _) = rig.block(1);
+    rig.0.hold_stream(null_mut());
+    rig.fill_async(address, 1, G, null_mut()).unwrap();
+    let sync = || unsafe { rig.0.cuCtxSynchronize() };
+    let unmap = || rig.unmap(address, G).unwrap();
+    assert_eq!(blocks(&rig, sync, unmap), ILLEGAL);
+}
+
+#[test]
+fn freeing_ordinary_memory_waits_for_the_device() {
+    let rig = Rig::new();
+    let address = rig.alloc(G).unwrap();
+    rig.0.hold_stream(null_mut());
+    rig.fill_async(address, 1, G, null_mut()).unwrap();
+    let free = || unsafe { rig.0.cuMemFree_v2(address) };
+    let release = || assert!(rig.0.release_stream(null_mut()));
+    assert_eq!(blocks(&rig, free, release), DONE);
+}
+
+#[test]
+fn a_reset_forgets_pending_work() {
+    let rig = Rig::new();
+    let (address, _) = rig.block(1);
+    rig.0.hold_stream(null_mut());
+    rig.fill_async(address, 1, G, null_mut()).unwrap();
+    check(unsafe { rig.0.cuDevicePrimaryCtxReset_v2(0) }).unwrap();
+    assert_eq!(unsafe { rig.0.cuStreamQuery(null_mut()) }, DONE);
+    rig.fill_async(address, 2, 1, null_mut()).unwrap();
+    assert_eq!(rig.read(address, 2), Ok(vec![2, 0]));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! the reason. [`GPU_REQUIRED`] in the environment turns that skip into a failure, for machines that are meant to
 //! have one.
 
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use cuda_vmm::sys::{CUresult, DriverCalls, Library};
@@ -56,42 +56,30 @@ pub fn role() -> Option<String> {
     Some(role)
 }
 
-/// Runs this program again in the given part, waits for it, and fails with what it wrote unless it ended well. Gives
-/// what it wrote to its standard output.
+/// Runs this program again in the given part, waits for it, and fails with what it wrote unless it ended well.
 ///
 /// For what can only be seen in a process of its own: the state before the first call, a fork, the end of a process, a
 /// context that is lost.
-pub fn play(role: &str) -> Result<String, Unwell> {
-    let program = std::env::current_exe()
-        .map_err(|error| Unwell::unstarted(format!("where this program lies: {error}")))?;
-    let ended = Command::new(program)
+pub fn play(role: &str) -> Result<(), String> {
+    let ended = perform(role)?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "a process of its own ended with {}\n{}{}",
+        ended.status,
+        String::from_utf8_lossy(&ended.stdout),
+        String::from_utf8_lossy(&ended.stderr),
+    ))
+}
+
+/// Runs this program again in the given part, and gives how it ended and what it wrote.
+pub fn perform(role: &str) -> Result<Output, String> {
+    let program =
+        std::env::current_exe().map_err(|error| format!("where this program lies: {error}"))?;
+    Command::new(program)
         .env(ROLE, role)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Unwell::unstarted(format!("starting this program again: {error}")))?;
-    let output = String::from_utf8_lossy(&ended.stdout).into_owned();
-    if ended.status.success() {
-        return Ok(output);
-    }
-    let how = format!(
-        "a process of its own ended with {}\n{}",
-        ended.status,
-        String::from_utf8_lossy(&ended.stderr),
-    );
-    Err(Unwell { output, how })
-}
-
-/// A process of its own that did not end well.
-pub struct Unwell {
-    /// What it wrote to its standard output.
-    pub output: String,
-    /// How it ended, and what it wrote to its standard error.
-    pub how: String,
-}
-
-impl Unwell {
-    fn unstarted(how: String) -> Self {
-        let output = String::new();
-        Unwell { output, how }
-    }
+        .map_err(|error| format!("starting this program again: {error}"))
 }

@@ -10,7 +10,7 @@ use crate::sys::{
 use super::super::misuse::MisuseKind;
 use super::super::place::Place;
 use super::abi::{In, Out};
-use super::backend::{Origin, Store};
+use super::backend::{Identity, Origin, Store};
 use super::{demand, invalid, refuse, Answer, State};
 
 /// Handles look like the pointers they are on a real driver, and none is ever given out twice: so whether a value was a handle
@@ -33,9 +33,11 @@ pub(super) struct Physical {
     pub(super) rdma: bool,
     pub(super) usage: u16,
     pub(super) store: Store,
+    /// What an import finds it by, if it can be shared.
+    pub(super) identity: Option<Identity>,
     /// Handles that are released or not, but of which a count or a mapping is left.
     pub(super) handles: u32,
-    /// Whether a descriptor was ever exported, so that one may be open still.
+    /// Whether it was ever exported, so that a descriptor or an import may be there still.
     pub(super) exported: bool,
     /// Whether another simulation made it, on whose account it is.
     pub(super) foreign: bool,
@@ -243,7 +245,7 @@ impl State {
         let Some(physical) = self.physicals.remove(&number) else {
             return;
         };
-        if let Some(identity) = self.backend.identity(&physical.store) {
+        if let Some(identity) = physical.identity {
             self.identities.remove(&identity);
         }
         if !physical.foreign {
@@ -262,6 +264,10 @@ impl State {
         let exportable = types & (POSIX | FABRIC) != 0;
         let origin = self.origin(place);
         let store = self.backend.create(place, origin, size, exportable)?;
+        let identity = match exportable {
+            true => self.backend.identity(&store),
+            false => None,
+        };
         let on_device = !place.is_host();
         Ok(self.add_physical(Physical {
             place,
@@ -272,6 +278,7 @@ impl State {
             rdma: on_device && properties.allocFlags.gpuDirectRDMACapable != 0,
             usage: properties.allocFlags.usage,
             store,
+            identity,
             handles: 0,
             exported: false,
             foreign: false,
@@ -281,7 +288,7 @@ impl State {
     pub(super) fn add_physical(&mut self, physical: Physical) -> u64 {
         self.issued_physicals += 1;
         let number = self.issued_physicals;
-        if let Some(identity) = self.backend.identity(&physical.store) {
+        if let Some(identity) = physical.identity {
             self.identities.insert(identity, number);
         }
         self.physicals.insert(number, physical);

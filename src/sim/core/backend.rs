@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::os::fd::{OwnedFd, RawFd};
 
-use crate::sys::CUmemFabricHandle;
-
 use super::super::place::{Place, Rights};
 use super::abi::Raw;
 use super::ledger::Ledger;
@@ -112,7 +110,7 @@ impl Backend {
     /// At least so many more addresses.
     pub(super) fn grow(&mut self, bytes: u64) -> Option<Range<u64>> {
         match self {
-            Backend::Memory(memory) => memory.grow(bytes),
+            Backend::Memory(memory) => memory.arenas.grow(bytes),
             Backend::Ledger(_) => None,
         }
     }
@@ -120,7 +118,7 @@ impl Backend {
     /// Makes every address of the range ours: the pieces that were not yet, or `None` if somebody else has one.
     pub(super) fn claim(&mut self, range: Range<u64>) -> Option<Vec<Range<u64>>> {
         match self {
-            Backend::Memory(memory) => memory.claim(range),
+            Backend::Memory(memory) => memory.arenas.claim(range),
             Backend::Ledger(_) => {
                 let all = Ledger::ADDRESSES;
                 (all.start <= range.start && range.end <= all.end).then(Vec::new)
@@ -131,7 +129,7 @@ impl Backend {
     /// Hands back addresses got for one reservation alone, once all of them are free again: those that are no longer ours.
     pub(super) fn shrink(&mut self, free: &Range<u64>) -> Vec<Range<u64>> {
         match self {
-            Backend::Memory(memory) => memory.shrink(free),
+            Backend::Memory(memory) => memory.arenas.shrink(free),
             Backend::Ledger(_) => Vec::new(),
         }
     }
@@ -225,11 +223,6 @@ impl Backend {
             (Backend::Ledger(ledger), Store::Pages(number)) => Some(ledger.identity(*number)),
             _ => None,
         }
-    }
-
-    pub(super) fn fabric_handle(&self, store: &Store) -> Option<CUmemFabricHandle> {
-        let identity = self.identity(store)?;
-        super::fabric::handle(store, identity)
     }
 
     /// Whether an exported file descriptor, or an import of another simulation, is open anywhere on the machine.

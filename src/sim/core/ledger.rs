@@ -225,6 +225,11 @@ mod tests {
         let mut read = [0; 3];
         ledger.read(&[whole], PAGE, &mut read);
         assert_eq!(read, [7, 9, 7]);
+        ledger.fill(&[whole], 8);
+        assert!(ledger
+            .pages
+            .values()
+            .all(|page| matches!(page, Page::Filled(8))));
     }
 
     #[test]

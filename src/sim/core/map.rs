@@ -44,10 +44,8 @@ impl State {
         demand(self.first_mapping_in(address..end).is_none())?;
         // Behind the end there may be something else of the process, which must not be mapped over.
         demand(self.claim(address..end))?;
-        let physical = self.physicals.get(&entry.physical);
-        let store = physical.map(|physical| &physical.store);
-        if let Some(store) = store {
-            self.backend.map(address, size, store)?;
+        if let Some(physical) = self.physicals.get(&entry.physical) {
+            self.backend.map(address, size, &physical.store)?;
         }
         let mapping = Mapping {
             size,

@@ -1,37 +1,33 @@
-//! The backend with real memory: an allocation is a memfd or a part of one, addresses are an inaccessible mapping of the
-//! process, a mapping is the one mapped into the other.
+//! The backend with real memory: an allocation is a memfd or a part of one, and a mapping is that mapped into the arenas.
 //!
 //! # Safety
 //!
-//! `MAP_FIXED` replaces whatever lies at an address, so it is used only inside the arenas: ranges that this module mapped
-//! itself, and that nothing else of the process knows but by asking the simulated driver. The books above see to it that what
-//! is copied is mapped with the rights the copy needs, and they are locked meanwhile.
+//! `MAP_FIXED` replaces whatever lies at an address, so it is used only inside the [`Arenas`], which nothing else of the
+//! process knows but by asking the simulated driver. The books above see to it that what is copied is mapped with the rights
+//! the copy needs, and they are locked meanwhile.
 #![allow(unsafe_code)]
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
-use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 
 use crate::sys::CUresult;
 
 use super::super::place::{Place, Rights};
+use super::arenas::{inaccessible, Arenas};
 use super::backend::{End, Identity, Origin, Segment, Shared, Store};
 use super::{Answer, Refusal};
-
-/// The arena that is asked for first; halved while the system refuses, as it does under a sanitizer or a resource limit.
-const ARENA: u64 = 64 << 30;
 
 /// What every exportable memfd's name begins with; the kernel shows it behind `/memfd:`.
 const NAME: &str = "cuda-vmm-sim:";
 
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// Start to end, and whether the range stays ours when nothing is left in it.
-    arenas: BTreeMap<u64, (u64, bool)>,
+    pub(super) arenas: Arenas,
     pools: HashMap<Place, Pool>,
 }
 
@@ -44,70 +40,6 @@ struct Pool {
 }
 
 impl Memory {
-    pub(super) fn grow(&mut self, bytes: u64) -> Option<Range<u64>> {
-        let mut size = ARENA;
-        while size >= bytes {
-            if let Some(start) = reserve(None, size) {
-                self.arenas.insert(start, (start + size, true));
-                return Some(start..start + size);
-            }
-            size /= 2;
-        }
-        let start = reserve(None, bytes)?;
-        self.arenas.insert(start, (start + bytes, false));
-        Some(start..start + bytes)
-    }
-
-    pub(super) fn claim(&mut self, range: Range<u64>) -> Option<Vec<Range<u64>>> {
-        let mut claimed = Vec::new();
-        for gap in self.gaps(range) {
-            match reserve(Some(gap.start), gap.end - gap.start) {
-                Some(_) => claimed.push(gap),
-                None => {
-                    claimed.iter().for_each(release);
-                    return None;
-                }
-            }
-        }
-        for piece in &claimed {
-            self.arenas.insert(piece.start, (piece.end, false));
-        }
-        Some(claimed)
-    }
-
-    pub(super) fn shrink(&mut self, free: &Range<u64>) -> Vec<Range<u64>> {
-        let gone: Vec<Range<u64>> = self
-            .arenas
-            .range(free.clone())
-            .filter(|(_, (end, stays))| !stays && *end <= free.end)
-            .map(|(start, (end, _))| *start..*end)
-            .collect();
-        for arena in &gone {
-            self.arenas.remove(&arena.start);
-            release(arena);
-        }
-        gone
-    }
-
-    /// The parts of a range that lie in no arena.
-    fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        let mut gaps = Vec::new();
-        let mut from = range.start;
-        if let Some((_, (end, _))) = self.arenas.range(..=from).next_back() {
-            from = from.max(*end);
-        }
-        for (start, (end, _)) in self.arenas.range(from..range.end.max(from)) {
-            if from < *start {
-                gaps.push(from..*start);
-            }
-            from = *end;
-        }
-        if from < range.end {
-            gaps.push(from..range.end);
-        }
-        gaps
-    }
-
     pub(super) fn create_own(origin: Origin, size: u64) -> Answer<Store> {
         let place = match origin {
             Origin::Device(uuid) => uuid.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -235,9 +167,15 @@ impl Memory {
     }
 
     pub(super) fn identity(fd: &OwnedFd) -> Option<Identity> {
-        let file = File::from(fd.as_fd().try_clone_to_owned().ok()?);
-        let metadata = file.metadata().ok()?;
-        Some((metadata.dev(), metadata.ino()))
+        let mut stat = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: a file of our own, and room for what the call writes.
+        let failed = unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) } != 0;
+        if failed {
+            return None;
+        }
+        // SAFETY: the call succeeded, so it has written all of it.
+        let stat = unsafe { stat.assume_init() };
+        Some((stat.st_dev, stat.st_ino))
     }
 
     /// Every description but the allocation's own holds a shared lock for as long as a descriptor or a mapping of it is
@@ -252,50 +190,6 @@ impl Memory {
         }
         !alone
     }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        for (start, (end, _)) in &self.arenas {
-            release(&(*start..*end));
-        }
-    }
-}
-
-/// Maps inaccessible addresses, where asked or wherever the system likes.
-fn reserve(at: Option<u64>, size: u64) -> Option<u64> {
-    let (address, fixed) = match at {
-        Some(address) => (address, libc::MAP_FIXED_NOREPLACE),
-        None => (0, 0),
-    };
-    // SAFETY: without MAP_FIXED nothing that exists is replaced.
-    let got = unsafe { inaccessible(address, size, fixed) };
-    if got == libc::MAP_FAILED {
-        return None;
-    }
-    let got = got as u64;
-    if at.is_some_and(|address| address != got) {
-        // A kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint.
-        release(&(got..got + size));
-        return None;
-    }
-    Some(got)
-}
-
-/// # Safety
-///
-/// With `MAP_FIXED` the range must lie in the arenas.
-unsafe fn inaccessible(address: u64, size: u64, fixed: libc::c_int) -> *mut libc::c_void {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
-    let at = address as *mut libc::c_void;
-    // SAFETY: nothing is replaced but what the caller vouches for.
-    unsafe { libc::mmap(at, size as usize, libc::PROT_NONE, flags, -1, 0) }
-}
-
-fn release(range: &Range<u64>) {
-    let at = range.start as *mut libc::c_void;
-    // SAFETY: the range was mapped by `reserve`, and is used no more. Failure leaves addresses that nobody uses.
-    unsafe { libc::munmap(at, (range.end - range.start) as usize) };
 }
 
 fn pointer(end: &End) -> *mut libc::c_void {
@@ -363,6 +257,8 @@ fn out_of_memory<E>(_: E) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     #[test]
@@ -375,9 +271,28 @@ mod tests {
             let shared = Memory::import(fd.as_raw_fd()).expect("our own memfd");
             assert_eq!((shared.origin, shared.size), (origin, 1 << 21));
         }
+        let short = memfd("cuda-vmm-sim:host:200000").unwrap();
+        assert!(Memory::import(short.as_raw_fd()).is_none(), "it is empty");
         assert_eq!(parse_name("/memfd:cuda-vmm-sim:node0:zz (deleted)"), None);
         assert_eq!(parse_name("/memfd:x (deleted)"), None);
         assert_eq!(parse_name("/dev/null"), None);
+    }
+
+    #[test]
+    fn what_is_destroyed_takes_no_memory() {
+        let mut memory = Memory::default();
+        let pieces = [(); 2].map(|()| memory.create_piece(Place::Host, 1 << 16).unwrap());
+        let blocks = |memory: &Memory| memory.pools[&Place::Host].file.metadata().unwrap().blocks();
+        for offset in [0, 1 << 16] {
+            let file = &memory.pools[&Place::Host].file;
+            file.write_all_at(&[1; 1 << 16], offset).unwrap();
+        }
+        let full = blocks(&memory);
+        let [first, second] = pieces;
+        memory.destroy(first, 1 << 16);
+        assert_eq!(blocks(&memory), full / 2);
+        memory.destroy(second, 1 << 16);
+        assert_eq!(blocks(&memory), 0);
     }
 
     #[test]
@@ -394,27 +309,5 @@ mod tests {
         assert!(Memory::shared(own));
         drop(copy);
         assert!(!Memory::shared(own));
-    }
-
-    #[test]
-    fn addresses_of_others_are_not_claimed() {
-        let mut memory = Memory::default();
-        let theirs = Box::new([0u8; 8192]);
-        let page = (theirs.as_ptr() as u64) & !4095;
-        assert_eq!(memory.claim(page..page + 4096), None);
-        assert!(memory.arenas.is_empty());
-    }
-
-    #[test]
-    fn claims_fill_the_gaps_between_arenas() {
-        let mut memory = Memory::default();
-        let around = memory.grow(ARENA * 2).expect("addresses");
-        assert_eq!(memory.shrink(&around), std::slice::from_ref(&around));
-        let middle = around.start + (1 << 30)..around.start + (2 << 30);
-        assert_eq!(memory.claim(middle.clone()), Some(vec![middle.clone()]));
-        let all = around.start..around.start + (3 << 30);
-        let pieces = memory.claim(all.clone()).expect("free a moment ago");
-        assert_eq!(pieces, [all.start..middle.start, middle.end..all.end]);
-        assert_eq!(memory.claim(all), Some(vec![]));
     }
 }

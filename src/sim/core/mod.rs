@@ -13,6 +13,7 @@ mod abi;
 mod access;
 mod address;
 mod allocate;
+mod arenas;
 mod backend;
 mod contexts;
 mod copy;
@@ -33,6 +34,7 @@ use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::fork;
 use crate::sys::{
     for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemAccessDesc,
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
@@ -41,7 +43,6 @@ use crate::sys::{
 };
 
 use super::builder::SimulationBuilder;
-use super::fork;
 use super::misuse::{Misuse, MisuseKind};
 use super::snapshot::Snapshot;
 
@@ -87,7 +88,7 @@ fn demand(holds: bool) -> Answer {
 #[derive(Debug)]
 pub(super) struct Core {
     missing: [bool; Call::ALL.len()],
-    /// 0 before `cuInit`; afterwards one more than the [generation](fork::generation) it was called in.
+    /// 0 before `cuInit`; afterwards one more than the [generation](fork::current) it was called in.
     initialized: AtomicU64,
     deinitialized: AtomicBool,
     state: Mutex<State>,
@@ -133,7 +134,7 @@ impl Core {
             missing[call as usize] = true;
         }
         if !config.ledger_only {
-            fork::watch();
+            fork::join();
         }
         Core {
             missing,
@@ -154,7 +155,7 @@ impl Core {
         }
         match (call, self.initialized.load(Ordering::Acquire)) {
             (Call::cuInit | Call::cuDriverGetVersion, 0) => Ok(()),
-            (_, since) if since == fork::generation() + 1 => Ok(()),
+            (_, since) if since == u64::from(fork::current()) + 1 => Ok(()),
             _ => refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED),
         }
     }
@@ -176,7 +177,7 @@ impl Core {
             }
         };
         if call == Call::cuInit && code == CUresult::CUDA_SUCCESS {
-            let since = fork::generation() + 1;
+            let since = u64::from(fork::current()) + 1;
             self.initialized.store(since, Ordering::Release);
         }
         if state.waiting > 0 {

@@ -33,10 +33,8 @@ impl State {
             }
         }
         if kind.0 == FABRIC {
-            return match self.backend.fabric_handle(&physical.store) {
-                Some(handle) => shareable.put(handle),
-                None => refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED),
-            };
+            let name = self.export_name(entry.physical)?;
+            return shareable.put(name);
         }
         let fd = self.export_fd(entry.physical)?;
         shareable.put(fd)
@@ -84,6 +82,21 @@ impl State {
             // The ledger has no descriptors to give; otherwise the process has run out of them.
             None if self.config.ledger_only => refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED),
             None => refuse(CUresult::CUDA_ERROR_OPERATING_SYSTEM),
+        }
+    }
+
+    /// A fabric handle. It keeps nothing, but an import by it does.
+    fn export_name(&mut self, number: u64) -> Answer<CUmemFabricHandle> {
+        let Some(physical) = self.physicals.get_mut(&number) else {
+            return refuse(CUresult::CUDA_ERROR_UNKNOWN);
+        };
+        let identity = physical.identity;
+        match identity.and_then(|identity| fabric::handle(&physical.store, identity)) {
+            Some(name) => {
+                physical.exported = true;
+                Ok(name)
+            }
+            None => refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED),
         }
     }
 
@@ -141,6 +154,7 @@ impl State {
             rdma: false,
             usage: 0,
             store: shared.store,
+            identity: Some(shared.identity),
             handles: 0,
             exported: false,
             foreign: true,

@@ -2,6 +2,7 @@
 //!
 //! After `fork` the driver answers every call of the child with NOT_INITIALIZED. The crate sees the fork itself, without
 //! a system call: a handler that runs in the child counts generations, and whoever was made in an earlier one is foreign.
+//! The simulated driver is told by the same count, before it takes a lock that a thread of the parent may have held.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Once;
@@ -14,8 +15,10 @@ extern "C" fn in_child() {
 }
 
 /// The generation of this process; taken when a driver is loaded.
-pub(super) fn join() -> u32 {
-    #[cfg(not(miri))]
+pub(crate) fn join() -> u32 {
+    if cfg!(miri) {
+        return current(); // Miri has neither the handler nor forks.
+    }
     REGISTER.call_once(|| {
         #[allow(unsafe_code)]
         // SAFETY: the handler only adds to an atomic, which is async-signal-safe, and is a function of this library,
@@ -30,6 +33,6 @@ pub(super) fn join() -> u32 {
 
 /// The generation now: equal to the one taken at [`join`] unless this is a forked child.
 #[inline]
-pub(super) fn current() -> u32 {
+pub(crate) fn current() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }

@@ -1,0 +1,137 @@
+//! No operation is forgotten: what the sources declare is what the tables hold.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use libtest_mimic::{Completion, Failed, Trial};
+
+use crate::{endings, operations};
+
+/// Fallible, but tried elsewhere, and where.
+const ELSEWHERE: &[(&str, &str)] = &[
+    (
+        "Driver::load",
+        "opens a library, which tests/loader does; then as from_calls",
+    ),
+    (
+        "Driver::load_from",
+        "opens a library, which tests/loader does; then as from_calls",
+    ),
+    (
+        "Unclosed::drop",
+        "in tests/waiting: a failed wait that nobody joins",
+    ),
+    ("Closing::join", "with close_in_background, which it ends"),
+    (
+        "Mapping::drop",
+        "a mapping that is still mapped when dropped: only one that Reservation::drop did not see",
+    ),
+];
+
+/// Fails when a public operation that can fail, or a `Drop`, stands in no table, or a table names one that is gone.
+pub fn trial() -> Trial {
+    Trial::ignorable_test("every fallible operation stands in the tables", || {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        if !source.is_dir() {
+            let why = format!("the sources are not at {}", source.display());
+            return Ok(Completion::ignored_with(why));
+        }
+        let declared = declared(&source)?;
+        let tabled: BTreeSet<String> = operations::all()
+            .map(|operation| operation.method)
+            .chain(endings::ALL.iter().map(|end| end.method))
+            .chain(ELSEWHERE.iter().map(|(method, _)| *method))
+            .map(String::from)
+            .collect();
+        let missing: Vec<_> = declared.difference(&tabled).collect();
+        let gone: Vec<_> = tabled.difference(&declared).collect();
+        match missing.is_empty() && gone.is_empty() {
+            true => Ok(Completion::Completed),
+            false => Err(Failed::from(format!(
+                "in no table: {missing:?}; in a table, but not in the sources: {gone:?}"
+            ))),
+        }
+    })
+}
+
+fn declared(source: &Path) -> Result<BTreeSet<String>, Failed> {
+    let mut files: Vec<PathBuf> = [
+        "driver/mod",
+        "device",
+        "props",
+        "allocation",
+        "mapping",
+        "context",
+    ]
+    .iter()
+    .map(|name| source.join(format!("{name}.rs")))
+    .collect();
+    for entry in fs::read_dir(source.join("reservation"))? {
+        files.push(entry?.path());
+    }
+    let mut declared = BTreeSet::new();
+    for file in files {
+        fallible(&fs::read_to_string(&file)?, &mut declared);
+    }
+    // A reader that finds nothing would be content with anything.
+    for known in [
+        "Driver::device",
+        "Reservation::map",
+        "Reservation::drop",
+        "Allocation::from_raw",
+    ] {
+        if !declared.contains(known) {
+            return Err(Failed::from(format!(
+                "the sources were misread: no {known}"
+            )));
+        }
+    }
+    Ok(declared)
+}
+
+/// Adds the public functions that give a `Result`, and the `Drop`s. The sources are formatted: an `impl` begins a line, and
+/// a signature ends with its brace.
+fn fallible(text: &str, found: &mut BTreeSet<String>) {
+    let mut of = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("impl") {
+            of = implemented(line);
+            if line.contains(" Drop for ") || line.contains("> Drop for ") {
+                found.insert(format!("{of}::drop"));
+            }
+        }
+        let Some(rest) = ["    pub fn ", "    pub unsafe fn "]
+            .iter()
+            .find_map(|start| line.strip_prefix(start))
+        else {
+            continue;
+        };
+        let mut signature = rest.to_string();
+        while !signature.ends_with('{') {
+            signature += lines.next().unwrap_or("{");
+        }
+        let name: String = rest
+            .chars()
+            .take_while(|letter| letter.is_alphanumeric() || *letter == '_')
+            .collect();
+        let gives = signature.rsplit_once("->").map_or("", |(_, gives)| gives);
+        if gives.contains("Result<") {
+            found.insert(format!("{of}::{name}"));
+        }
+    }
+}
+
+/// The type that an `impl` line is about: `View` of `impl<'a> View<'a> {`, `Inner` of `impl Drop for Inner {`.
+fn implemented(line: &str) -> String {
+    let about = line.rsplit_once(" for ").map_or(line, |(_, about)| about);
+    let about = match about.strip_prefix("impl<") {
+        Some(generic) => generic.split_once("> ").map_or(generic, |(_, rest)| rest),
+        None => about.strip_prefix("impl ").unwrap_or(about),
+    };
+    about
+        .chars()
+        .take_while(|letter| letter.is_alphanumeric() || *letter == '_')
+        .collect()
+}

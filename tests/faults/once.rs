@@ -1,0 +1,63 @@
+//! One call fails, once.
+
+use cuda_vmm::sim::Fault;
+
+use crate::operations::Operation;
+use crate::stage::{Mode, Stage};
+use crate::{expect, tried, CODES};
+
+/// A stage on which the operation can run, with an empty log.
+pub fn prepared(operation: &Operation, mode: Mode) -> Stage {
+    let mut stage = Stage::new(mode);
+    (operation.prepare)(&mut stage);
+    stage.sim.clear_log();
+    stage
+}
+
+pub fn check(operation: &Operation, mode: Mode) {
+    let mut stage = prepared(operation, mode);
+    let undisturbed = (operation.run)(&mut stage);
+    let calls = stage.sim.log();
+    operation.ends_as_it_should(&undisturbed);
+    match operation.silent {
+        true => assert_eq!(calls, [], "{operation} is said to make no driver call"),
+        false => assert!(!calls.is_empty(), "{operation} made no driver call"),
+    }
+    stage.end();
+
+    for (at, call) in calls.iter().enumerate() {
+        for code in CODES {
+            let mut stage = prepared(operation, mode);
+            let (before, view) = (stage.sim.snapshot(), stage.view());
+            let kept = stage.quarantined();
+            let fault = Fault::any_nth(at as u64 + 1).code(code);
+            stage.sim.inject(fault).unwrap();
+            let result = (operation.run)(&mut stage);
+            let log = stage.sim.log();
+            let what = format!("{operation}: {fault} ({})", call.call);
+            assert_eq!(stage.sim.pending_faults(), [], "{what} did not strike");
+            assert_eq!((log[at].call, log[at].result), (call.call, code), "{what}");
+
+            let failures = expect::failures(&log, operation.understands);
+            let pieces = operation.pieces(&failures, &result);
+            match &result {
+                Ok(()) => assert!(failures.is_empty(), "{what} was passed over"),
+                Err(error) if operation.refuses(error) => {
+                    expect::same(&failures, error.undo_failures());
+                }
+                Err(error) => {
+                    expect::same(&failures, [error]);
+                    assert_eq!(error.code(), Some(code.into()), "{what}");
+                }
+            }
+            assert_eq!(stage.quarantined(), kept + pieces, "{what}");
+            if result.is_err() && pieces == 0 {
+                let after = stage.sim.snapshot();
+                assert_eq!(after, before, "{what} left\n{after}\nnot\n{before}");
+                assert_eq!(stage.view(), view, "{what} changed the view");
+            }
+            stage.end();
+            tried();
+        }
+    }
+}

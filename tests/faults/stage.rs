@@ -1,0 +1,177 @@
+//! Where an operation is tried: a simulated driver, and all that the operation may need on it.
+
+use std::fmt;
+
+use cuda_vmm::sim::{LogMode, SimDevice, Simulation, Snapshot};
+use cuda_vmm::sys::{CUresult, DriverCalls};
+use cuda_vmm::{Access, Allocation, AllocationProps, Device, Driver, MappingId, Reservation};
+
+/// The granularity of both devices.
+pub const G: usize = 2 << 20;
+
+/// How the simulation keeps memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Memory,
+    Ledger,
+}
+
+impl Mode {
+    pub const BOTH: [Mode; 2] = [Mode::Memory, Mode::Ledger];
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Memory => "memory",
+            Mode::Ledger => "ledger",
+        })
+    }
+}
+
+/// What is dropped first stands first: what was made through a driver goes before it.
+pub struct Stage {
+    pub kv: Option<Reservation>,
+    pub other: Option<Reservation>,
+    pub pages: Vec<Allocation>,
+    pub ids: Vec<MappingId>,
+    pub devices: Vec<Device>,
+    /// An address that the preparation tells the run.
+    pub number: u64,
+    /// Handles with one count each that no `Allocation` owns.
+    pub raw: Vec<u64>,
+    /// Further drivers on the same simulation.
+    pub drivers: Vec<Driver>,
+    pub driver: Option<Driver>,
+    pub sim: Simulation,
+}
+
+impl Stage {
+    /// Two devices, and nothing asked of the driver but what loading it asks.
+    pub fn new(mode: Mode) -> Stage {
+        let builder = Simulation::builder()
+            .device(SimDevice::new())
+            .device(SimDevice::new())
+            .log(LogMode::All);
+        let builder = match mode {
+            Mode::Memory => builder,
+            Mode::Ledger => builder.ledger_only(),
+        };
+        let sim = builder.build().expect("a sound configuration");
+        let driver = Driver::simulated(&sim).expect("no fault is pending");
+        let devices = driver.devices().collect::<Result<_, _>>().unwrap();
+        Stage {
+            kv: None,
+            other: None,
+            pages: Vec::new(),
+            ids: Vec::new(),
+            devices,
+            number: 0,
+            raw: Vec::new(),
+            drivers: Vec::new(),
+            driver: Some(driver),
+            sim,
+        }
+    }
+
+    pub fn driver(&self) -> &Driver {
+        self.driver.as_ref().expect("the driver is still there")
+    }
+
+    pub fn props(&self) -> AllocationProps {
+        AllocationProps::on(&self.devices[0])
+    }
+
+    pub fn kv(&mut self) -> &mut Reservation {
+        self.kv.as_mut().expect("the preparation reserves")
+    }
+
+    /// A reservation of so many granules that both devices may use: one writes, one reads.
+    pub fn reserve(&mut self, granules: usize) {
+        let kv = Reservation::builder(granules * G)
+            .access(&self.devices[0], Access::ReadWrite)
+            .access(&self.devices[1], Access::Read)
+            .reserve(self.driver())
+            .unwrap();
+        self.kv = Some(kv);
+    }
+
+    pub fn page(&mut self, granules: usize) {
+        let page = self.props().create(granules * G).unwrap();
+        self.pages.push(page);
+    }
+
+    /// Maps so many granules at the granule of this number.
+    pub fn map(&mut self, at: usize, granules: usize) {
+        let props = self.props();
+        let id = self.kv().map(at * G, granules * G, &props).unwrap();
+        self.ids.push(id);
+    }
+
+    /// Maps the page of this number.
+    pub fn map_page(&mut self, at: usize, page: usize) {
+        let Stage { kv, pages, ids, .. } = self;
+        let kv = kv.as_mut().expect("the preparation reserves");
+        ids.push(kv.map_existing(at * G, &pages[page]).unwrap());
+    }
+
+    /// All that the crate itself says of the state.
+    pub fn view(&self) -> String {
+        let mut view = format!("driver: {} quarantined\n", self.driver().quarantined());
+        for kv in self.kv.iter().chain(&self.other) {
+            view += &format!(
+                "{kv}{} quarantined, {} mapped, holes {:?}\n",
+                kv.quarantined(),
+                kv.mapped_bytes(),
+                kv.holes().collect::<Vec<_>>()
+            );
+            for mapping in kv.mappings() {
+                let rights: Vec<_> = kv.rights(mapping).collect();
+                view += &format!("{:?} {:?} {rights:?}\n", mapping.range(), mapping.backing());
+            }
+        }
+        for page in &self.pages {
+            view += &format!("{page:?}\n");
+        }
+        view
+    }
+
+    /// Pieces that the crate keeps because the driver would not take them.
+    pub fn quarantined(&self) -> usize {
+        let reservations = self.kv.iter().chain(&self.other);
+        self.driver().quarantined() + reservations.map(Reservation::quarantined).sum::<usize>()
+    }
+
+    /// Ends everything in the ordinary way, with a driver that refuses nothing, and demands that nothing is left.
+    pub fn end(self) {
+        let left = self.wind_up();
+        assert!(left.is_empty(), "something is left:\n{left}");
+    }
+
+    /// Ends everything in the ordinary way, with a driver that refuses nothing, and gives what is left.
+    pub fn wind_up(mut self) -> Snapshot {
+        self.sim.clear_faults();
+        for kv in [self.kv.take(), self.other.take()].into_iter().flatten() {
+            kv.close().unwrap();
+        }
+        for page in self.pages.drain(..) {
+            page.release().unwrap();
+        }
+        for handle in self.raw.drain(..) {
+            let released = unsafe { self.sim.cuMemRelease(handle) };
+            assert_eq!(released, CUresult::CUDA_SUCCESS);
+        }
+        if let Some(driver) = &self.driver {
+            let kept = driver.quarantined();
+            assert_eq!(driver.reclaim().unwrap(), kept);
+        }
+        while self.sim.snapshot().context_depth > 0 {
+            let popped = unsafe { self.sim.cuCtxPopCurrent_v2(std::ptr::null_mut()) };
+            assert_eq!(popped, CUresult::CUDA_SUCCESS);
+        }
+        let sim = self.sim.clone();
+        drop(self);
+        assert_eq!(sim.misuses(), [], "the real driver would have died");
+        sim.snapshot()
+    }
+}

@@ -1,0 +1,337 @@
+//! Ranges that cannot be meant: each is refused before the driver is called, with the numbers.
+
+use cuda_vmm::{Access, Error, Location, Reservation, What};
+
+use crate::rig::{same, says, Rig, G};
+
+/// `[##.#....]`: a mapping of two granules, a hole, a mapping of one, a hole.
+fn furnished(rig: &Rig) -> Reservation {
+    let mut kv = rig.reserve(8);
+    kv.map(0, 2 * G, &rig.props()).unwrap();
+    kv.map(3 * G, G, &rig.props()).unwrap();
+    kv
+}
+
+/// Everything that takes an offset and a size, by name.
+type Ranged = (
+    &'static str,
+    fn(&Rig, &mut Reservation, usize, usize) -> Result<(), Error>,
+);
+
+const MAP: Ranged = ("map", |rig, kv, offset, size| {
+    kv.map(offset, size, &rig.props()).map(drop)
+});
+const MAP_RELEASING: Ranged = ("map_releasing", |rig, kv, offset, size| {
+    kv.map_releasing(offset, size, &rig.props()).map(drop)
+});
+const UNMAP_RANGE: Ranged = ("unmap_range", |_, kv, offset, size| {
+    kv.unmap_range(offset, size)
+});
+const SET_ACCESS: Ranged = ("set_access", |_, kv, offset, size| {
+    kv.set_access(offset, size, Location::Device(0), Access::Read)
+});
+const FILL: Ranged = ("fill", |_, kv, offset, size| kv.fill(offset, size, 1));
+const COPY_WITHIN: Ranged = ("copy_within", |_, kv, offset, size| {
+    kv.copy_within(offset, 0, size)
+});
+const VIEW: Ranged = ("view", |_, kv, offset, size| {
+    kv.view(offset, size).map(drop)
+});
+
+const ALL: [Ranged; 7] = [
+    MAP,
+    MAP_RELEASING,
+    UNMAP_RANGE,
+    SET_ACCESS,
+    FILL,
+    COPY_WITHIN,
+    VIEW,
+];
+
+/// Those that need what they name to be mapped.
+const MAPPED: [Ranged; 5] = [UNMAP_RANGE, SET_ACCESS, FILL, COPY_WITHIN, VIEW];
+
+fn each(operations: &[Ranged], offset: usize, size: usize, expected: &Error, text: &str) {
+    for (name, run) in operations {
+        let rig = Rig::new();
+        let mut kv = furnished(&rig);
+        let error = rig.refused(&mut kv, |kv| run(&rig, kv, offset, size));
+        println!("{name}: {error}");
+        says(&error, expected, text);
+        kv.close().unwrap();
+        rig.leaves_nothing();
+    }
+}
+
+#[test]
+fn nothing_at_all() {
+    let expected = Error::ZeroSize { what: What::Size };
+    each(&ALL, G, 0, &expected, "size is zero: give a size in bytes");
+
+    let rig = Rig::new();
+    let mut kv = furnished(&rig);
+    same(&rig.refused(&mut kv, |kv| kv.write(0, &[])), &expected);
+    same(&rig.refused(&mut kv, |kv| kv.read(0, &mut [])), &expected);
+}
+
+#[test]
+fn past_the_end() {
+    each(
+        &ALL,
+        7 * G,
+        2 * G,
+        &Error::OutOfRange {
+            offset: 7 * G,
+            size: 2 * G,
+            len: 8 * G,
+        },
+        "[14680064, 18874368) is outside [0, 16777216): the reservation has 16777216 bytes (16 MiB); \
+         offsets and sizes are bytes, not elements",
+    );
+}
+
+#[test]
+fn behind_the_end() {
+    each(
+        &ALL,
+        8 * G,
+        G,
+        &Error::OutOfRange {
+            offset: 8 * G,
+            size: G,
+            len: 8 * G,
+        },
+        "[16777216, 18874368) is outside [0, 16777216): the reservation has 16777216 bytes (16 MiB); \
+         offsets and sizes are bytes, not elements",
+    );
+}
+
+#[test]
+fn an_end_beyond_all_addresses() {
+    each(
+        &ALL,
+        G,
+        usize::MAX - G + 1,
+        &Error::Overflow {
+            offset: G,
+            size: usize::MAX - G + 1,
+        },
+        "offset 2097152 + size 18446744073707454464 overflows: was a negative number converted to an unsigned one?",
+    );
+}
+
+#[test]
+fn a_negative_offset_as_a_huge_one() {
+    let offset = (-2 * G as isize) as usize;
+    each(
+        &ALL,
+        offset,
+        G,
+        &Error::OutOfRange {
+            offset,
+            size: G,
+            len: 8 * G,
+        },
+        "[18446744073705357312, 18446744073707454464) is outside [0, 16777216): the reservation has 16777216 bytes (16 MiB); \
+         offsets and sizes are bytes, not elements",
+    );
+    each(
+        &ALL,
+        offset,
+        2 * G,
+        &Error::Overflow {
+            offset,
+            size: 2 * G,
+        },
+        "offset 18446744073705357312 + size 4194304 overflows: was a negative number converted to an unsigned one?",
+    );
+}
+
+#[test]
+fn an_offset_between_granules() {
+    each(
+        &[MAP, MAP_RELEASING],
+        4096,
+        G,
+        &Error::Misaligned {
+            what: What::Offset,
+            value: 4096,
+            granularity: G,
+        },
+        "offset 4096 is not a multiple of the granularity 2097152 bytes (2 MiB): the next multiple is 2097152, the one before 0",
+    );
+}
+
+#[test]
+fn a_size_between_granules() {
+    each(
+        &[MAP, MAP_RELEASING],
+        4 * G,
+        6912,
+        &Error::Misaligned {
+            what: What::Size,
+            value: 6912,
+            granularity: G,
+        },
+        "size 6912 is not a multiple of the granularity 2097152 bytes (2 MiB): the next multiple is 2097152, the one before 0",
+    );
+}
+
+#[test]
+fn over_a_live_mapping() {
+    each(
+        &[MAP, MAP_RELEASING],
+        2 * G,
+        2 * G,
+        &Error::Overlap {
+            asked: 2 * G..4 * G,
+            existing: 3 * G..4 * G,
+        },
+        "[4194304, 8388608) overlaps the mapping at [6291456, 8388608): unmap that first, or map beside it",
+    );
+    each(
+        &[MAP, MAP_RELEASING],
+        G,
+        4 * G,
+        &Error::Overlap {
+            asked: G..5 * G,
+            existing: 0..2 * G,
+        },
+        "[2097152, 10485760) overlaps the mapping at [0, 4194304): unmap that first, or map beside it",
+    );
+}
+
+#[test]
+fn over_a_hole() {
+    each(
+        &MAPPED,
+        0,
+        4 * G,
+        &Error::Hole {
+            asked: 0..4 * G,
+            hole: 2 * G..3 * G,
+        },
+        "[0, 8388608) contains the unmapped bytes [4194304, 6291456): name a range that is mapped throughout",
+    );
+    each(
+        &MAPPED,
+        5 * G,
+        2 * G,
+        &Error::Hole {
+            asked: 5 * G..7 * G,
+            hole: 5 * G..7 * G,
+        },
+        "[10485760, 14680064) contains the unmapped bytes [10485760, 14680064): name a range that is mapped throughout",
+    );
+    each(
+        &MAPPED,
+        3 * G,
+        5 * G,
+        &Error::Hole {
+            asked: 3 * G..8 * G,
+            hole: 4 * G..8 * G,
+        },
+        "[6291456, 16777216) contains the unmapped bytes [8388608, 16777216): name a range that is mapped throughout",
+    );
+}
+
+#[test]
+fn through_a_mapping() {
+    let text = "cuts the mapping at [0, 4194304): name whole mappings";
+    for (offset, size) in [(0, G), (G, G), (G - 1, 2)] {
+        each(
+            &[UNMAP_RANGE, SET_ACCESS],
+            offset,
+            size,
+            &Error::PartialMapping {
+                asked: offset..offset + size,
+                mapping: 0..2 * G,
+            },
+            &format!("[{offset}, {}) {text}", offset + size),
+        );
+    }
+}
+
+#[test]
+fn through_the_last_of_several_mappings() {
+    let rig = Rig::new();
+    let mut kv = rig.reserve(4);
+    kv.map(0, G, &rig.props()).unwrap();
+    kv.map(G, 2 * G, &rig.props()).unwrap();
+    let error = rig.refused(&mut kv, |kv| kv.unmap_range(0, 2 * G));
+    let expected = Error::PartialMapping {
+        asked: 0..2 * G,
+        mapping: G..3 * G,
+    };
+    same(&error, &expected);
+}
+
+#[test]
+fn rights_at_one_byte() {
+    let rig = Rig::new();
+    let mut kv = furnished(&rig);
+    let ask = |kv: &mut Reservation, offset| kv.access_of(offset, Location::Device(0));
+    same(
+        &rig.refused(&mut kv, |kv| ask(kv, 2 * G + 5)),
+        &Error::Hole {
+            asked: 2 * G + 5..2 * G + 6,
+            hole: 2 * G + 5..2 * G + 6,
+        },
+    );
+    same(
+        &rig.refused(&mut kv, |kv| ask(kv, 8 * G)),
+        &Error::OutOfRange {
+            offset: 8 * G,
+            size: 1,
+            len: 8 * G,
+        },
+    );
+    same(
+        &rig.refused(&mut kv, |kv| ask(kv, usize::MAX)),
+        &Error::Overflow {
+            offset: usize::MAX,
+            size: 1,
+        },
+    );
+}
+
+#[test]
+fn copies_of_both_ranges() {
+    let rig = Rig::new();
+    let mut kv = furnished(&rig);
+    let hole = Error::Hole {
+        asked: 2 * G..2 * G + 16,
+        hole: 2 * G..2 * G + 16,
+    };
+    same(
+        &rig.refused(&mut kv, |kv| kv.copy_within(0, 2 * G, 16)),
+        &hole,
+    );
+    same(
+        &rig.refused(&mut kv, |kv| kv.copy_within(2 * G, 0, 16)),
+        &hole,
+    );
+    says(
+        &rig.refused(&mut kv, |kv| kv.copy_within(8, 0, 16)),
+        &Error::OverlappingCopy {
+            to: 8..24,
+            from: 0..16,
+        },
+        "[0, 16) cannot be copied to [8, 24), which overlaps it: copy by way of a third range",
+    );
+    let mut other = rig.reserve(1);
+    other.map(0, G, &rig.props()).unwrap();
+    let error = rig.refused(&mut kv, |kv| kv.copy_from(0, &other, G - 8, 16));
+    same(
+        &error,
+        &Error::OutOfRange {
+            offset: G - 8,
+            size: 16,
+            len: G,
+        },
+    );
+    same(
+        &rig.refused(&mut kv, |kv| kv.copy_from(2 * G, &other, 0, 16)),
+        &hole,
+    );
+}

@@ -1,0 +1,243 @@
+//! Copies and fills: across seams, between reservations, and refused where something is missing.
+
+use cuda_vmm::sim::{Fault, Simulation};
+use cuda_vmm::sys::{CUresult, Call, DriverCalls};
+use cuda_vmm::{Access, Code, Error, Location, Reservation};
+
+use crate::rig::{says, Rig, G};
+
+/// Four mappings without a hole.
+fn row(rig: &Rig) -> Reservation {
+    let mut kv = rig.reserve(4);
+    for at in 0..4 {
+        kv.map(at * G, G, &rig.props()).unwrap();
+    }
+    kv
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 % 251) as u8).collect()
+}
+
+fn both() -> [Rig; 2] {
+    [Rig::new(), Rig::with(Simulation::builder().ledger_only())]
+}
+
+#[test]
+fn across_every_seam() {
+    for rig in both() {
+        let mut kv = row(&rig);
+        let bytes = pattern(3 * G);
+        kv.write(G / 2, &bytes).unwrap();
+        let mut back = vec![0; 3 * G];
+        kv.read(G / 2, &mut back).unwrap();
+        assert!(back == bytes);
+        let mut edges = [1; 2];
+        kv.read(G / 2 - 1, &mut edges[..1]).unwrap();
+        kv.read(G / 2 + 3 * G, &mut edges[1..]).unwrap();
+        assert_eq!(edges, [0, 0], "not a byte more");
+    }
+}
+
+#[test]
+fn a_fill_to_the_byte() {
+    for rig in both() {
+        let mut kv = row(&rig);
+        kv.fill(G - 3, 2 * G + 5, 0xab).unwrap();
+        let mut all = vec![0; 4 * G];
+        kv.read(0, &mut all).unwrap();
+        let filled = |at: usize| (G - 3..3 * G + 2).contains(&at);
+        assert!(all
+            .iter()
+            .enumerate()
+            .all(|(at, byte)| *byte == if filled(at) { 0xab } else { 0 }));
+    }
+}
+
+#[test]
+fn within_a_reservation() {
+    for rig in both() {
+        let mut kv = row(&rig);
+        let bytes = pattern(G);
+        kv.write(G / 2, &bytes).unwrap();
+        // Side by side is not over each other.
+        kv.copy_within(G / 2 + G, G / 2, G).unwrap();
+        let mut back = vec![0; G];
+        kv.read(G / 2 + G, &mut back).unwrap();
+        assert!(back == bytes);
+    }
+}
+
+#[test]
+fn from_another_reservation() {
+    for rig in both() {
+        let (mut from, mut to) = (row(&rig), row(&rig));
+        let bytes = pattern(2 * G);
+        from.write(G / 2, &bytes).unwrap();
+        to.copy_from(G + 7, &from, G / 2, 2 * G).unwrap();
+        let mut back = vec![0; 2 * G];
+        to.read(G + 7, &mut back).unwrap();
+        assert!(back == bytes);
+    }
+}
+
+#[test]
+fn by_the_device_that_may() {
+    let rig = Rig::of(2);
+    // Nobody but the second device has rights, so the work is done in its context.
+    let mut kv = Reservation::builder(G)
+        .access(&rig.devices[1], Access::ReadWrite)
+        .reserve(&rig.driver)
+        .unwrap();
+    kv.map(0, G, &rig.props()).unwrap();
+    kv.fill(0, G, 3).unwrap();
+    assert_eq!(rig.sim.snapshot().retained_contexts, [0, 1]);
+}
+
+#[test]
+fn by_a_device_that_may_both() {
+    let rig = Rig::of(3);
+    let reserve = |rights: &[(usize, Access)]| {
+        let builder = Reservation::builder(G);
+        let builder = rights.iter().fold(builder, |builder, (device, access)| {
+            builder.access(&rig.devices[*device], *access)
+        });
+        let mut kv = builder.reserve(&rig.driver).unwrap();
+        kv.map(0, G, &rig.props()).unwrap();
+        kv
+    };
+    let from = reserve(&[(0, Access::ReadWrite), (2, Access::Read)]);
+    let mut to = reserve(&[(1, Access::ReadWrite), (2, Access::ReadWrite)]);
+    to.copy_from(0, &from, 0, G).unwrap();
+    assert_eq!(rig.sim.snapshot().retained_contexts, [0, 0, 1]);
+    // Somebody may read the one, and somebody else write the other: nobody can copy.
+    let mut apart = reserve(&[(1, Access::ReadWrite)]);
+    let error = rig.refused(&mut apart, |kv| kv.copy_from(0, &from, 0, G));
+    says(
+        &error,
+        &Error::NoCommonDevice {
+            to: 0..G,
+            from: 0..G,
+        },
+        "no one device may both read [0, 2097152) and write [0, 2097152): grant one of them the access that it lacks",
+    );
+}
+
+#[test]
+fn without_the_rights() {
+    let rig = Rig::new();
+    let mut kv = row(&rig);
+    kv.set_access(G, G, Location::Device(0), Access::Read)
+        .unwrap();
+    let write = Error::NoAccess {
+        range: G - 8..G + 8,
+        verb: "write",
+    };
+    let text = "no device may write all of [2097144, 2097160): grant one the access first";
+    says(
+        &rig.refused(&mut kv, |kv| kv.write(G - 8, &[0; 16])),
+        &write,
+        text,
+    );
+    says(
+        &rig.refused(&mut kv, |kv| kv.fill(G - 8, 16, 0)),
+        &write,
+        text,
+    );
+    says(
+        &rig.refused(&mut kv, |kv| kv.copy_within(G - 8, 0, 16)),
+        &write,
+        text,
+    );
+    kv.read(G - 8, &mut [0; 16]).unwrap();
+
+    kv.set_access(G, G, Location::Device(0), Access::None)
+        .unwrap();
+    let error = rig.refused(&mut kv, |kv| kv.read(G - 8, &mut [0; 16]));
+    says(
+        &error,
+        &Error::NoAccess {
+            range: G - 8..G + 8,
+            verb: "read",
+        },
+        "no device may read all of [2097144, 2097160): grant one the access first",
+    );
+}
+
+#[test]
+fn the_thread_keeps_its_own_context() {
+    let rig = Rig::of(2);
+    let mut kv = row(&rig);
+    let current = || {
+        let mut context = std::ptr::null_mut();
+        assert_eq!(
+            unsafe { rig.sim.cuCtxGetCurrent(&mut context) },
+            CUresult::CUDA_SUCCESS
+        );
+        context
+    };
+    assert!(current().is_null());
+    kv.fill(0, G, 1).unwrap();
+    assert!(
+        current().is_null(),
+        "what was current before is current again: nothing"
+    );
+    let guard = rig.devices[1].make_current().unwrap();
+    let own = current();
+    assert_eq!(own, guard.raw());
+    kv.fill(0, G, 1).unwrap();
+    kv.read(0, &mut [0; 8]).unwrap();
+    assert_eq!(current(), own);
+    drop(guard);
+    assert!(current().is_null());
+}
+
+#[test]
+fn in_a_context_that_is_lost() {
+    let rig = Rig::new();
+    let mut kv = row(&rig);
+    kv.fill(0, G, 1).unwrap();
+    let before = (rig.sim.snapshot(), kv.to_string());
+    assert!(rig.sim.poison(0));
+    let error = kv.fill(0, G, 2).unwrap_err();
+    assert_eq!(error.code(), Some(Code::ERROR_ILLEGAL_ADDRESS));
+    assert_eq!((rig.sim.snapshot(), kv.to_string()), before);
+    // Memory management goes on, as the driver's does.
+    kv.unmap_range(0, G).unwrap();
+    kv.map(0, G, &rig.props()).unwrap();
+    kv.close().unwrap();
+    rig.leaves_nothing();
+}
+
+#[test]
+fn a_quarantined_mapping_is_named() {
+    let rig = Rig::new();
+    let builder = Reservation::builder(4 * G).access(&rig.devices[0], Access::ReadWrite);
+    let mut kv = builder.reserve(&rig.driver).unwrap();
+    kv.map(0, G, &rig.props()).unwrap();
+    for call in [Call::cuMemSetAccess, Call::cuMemUnmap] {
+        rig.sim.inject(Fault::on(call)).unwrap();
+    }
+    kv.map(G, G, &rig.props()).unwrap_err();
+    rig.sim.clear_log();
+
+    let error = kv.write(G - 2, b"seam").unwrap_err();
+    assert!(matches!(&error, Error::Quarantined { mapping } if *mapping == (G..2 * G)));
+    assert_eq!(
+        error.to_string(),
+        "the mapping at [2097152, 4194304) is quarantined, left over from a failed operation: unmap it (its rights and \
+         contents are not known), then map again"
+    );
+    assert!(matches!(kv.fill(G, G, 1), Err(Error::Quarantined { .. })));
+    assert!(matches!(
+        kv.read(G, &mut [0]),
+        Err(Error::Quarantined { .. })
+    ));
+    assert_eq!(rig.sim.log(), []);
+
+    // As the message says.
+    kv.unmap_range(G, G).unwrap();
+    kv.map(G, G, &rig.props()).unwrap();
+    kv.write(G - 2, b"seam").unwrap();
+    kv.close().unwrap();
+}
