@@ -263,6 +263,11 @@ impl Gpu {
         let mut address = 0;
         call!(self, cuMemAlloc_v2(&mut address, self.granularity) => SUCCESS);
         call!(self, cuMemFree_v2(address) => SUCCESS);
+        let (mut stream, mut event) = (std::ptr::null_mut(), std::ptr::null_mut());
+        call!(self, cuStreamCreate(&mut stream, 0) => SUCCESS);
+        call!(self, cuStreamDestroy_v2(stream) => SUCCESS);
+        call!(self, cuEventCreate(&mut event, 0) => SUCCESS);
+        call!(self, cuEventDestroy_v2(event) => SUCCESS);
     }
 
     /// Everything that can be seen from outside.

@@ -15,17 +15,27 @@
 mod access;
 mod address_free;
 mod agreement;
+mod aliases;
 mod busy;
 mod case;
 mod codes;
 mod contexts;
 mod copies;
 mod create;
+mod cycles;
+mod devices;
 mod driver;
 mod gpu;
+mod handover;
+mod lengths;
 mod machine;
 mod map;
+mod mixed;
+mod neighbours;
+mod outputs;
 mod owned;
+mod placement;
+mod pointers;
 mod processes;
 mod properties;
 mod props;
@@ -33,7 +43,10 @@ mod recorded;
 mod release;
 mod reserve;
 mod retain;
+mod rights;
 mod share;
+mod stack;
+mod streams;
 mod transcript;
 mod trial;
 mod unmap;
@@ -50,17 +63,30 @@ use case::Section;
 /// The table of facts.
 const FACTS: &[Section] = &[
     contexts::SECTION,
+    stack::SECTION,
+    devices::SECTION,
     reserve::SECTION,
+    placement::SECTION,
     address_free::SECTION,
     create::SECTION,
     properties::SECTION,
+    mixed::SECTION,
     release::SECTION,
     map::SECTION,
+    neighbours::SECTION,
+    aliases::SECTION,
     access::SECTION,
+    rights::SECTION,
     unmap::SECTION,
+    cycles::SECTION,
     copies::SECTION,
+    lengths::SECTION,
+    pointers::SECTION,
     retain::SECTION,
     share::SECTION,
+    handover::SECTION,
+    streams::SECTION,
+    outputs::SECTION,
 ];
 
 fn main() -> ExitCode {

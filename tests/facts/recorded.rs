@@ -12,7 +12,7 @@ use crate::machine::Name;
 pub const RECORD: &str = "CUDA_VMM_FACTS_RECORD";
 
 /// The answers of each machine that was recorded, the first being the one that the simulated driver is held against.
-const FILES: &[&str] = &[include_str!("answers/h200-580.159.txt")];
+const FILES: &[&str] = &[include_str!("answers/h200-580.159.04.txt")];
 
 /// Answers by the full names of their cases.
 pub type Answers = BTreeMap<String, String>;

@@ -15,7 +15,7 @@ thread_local! {
 
 /// Notes what a call answered. `call` is the call as the case spells it; its arguments are left out.
 pub fn hear(call: &str, answer: impl Display) {
-    let name = call.split('(').next().unwrap_or(call);
+    let name = call.split('(').next().unwrap_or(call).trim_end();
     let heard = format!("{name} {answer}");
     HEARD.with_borrow_mut(|all| {
         if all.last() != Some(&heard) {

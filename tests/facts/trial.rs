@@ -148,6 +148,8 @@ fn with_gpu(run: fn(&Gpu), which: Which, devices: usize) {
 
 /// Plays the part of the trial of that name, in a process that was started for it.
 pub fn play(sections: &[Section], role: &str) {
+    // What the case says and no more: it becomes part of its answer.
+    set_hook(Box::new(|panic| eprintln!("{panic}")));
     for section in sections {
         for case in section.cases {
             for which in Which::BOTH {
