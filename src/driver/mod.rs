@@ -1,23 +1,27 @@
 //! The driver: which implementation answers, what is asked of it once, and what it still has to take back.
 
 mod calls;
+mod contexts;
+mod piece;
+#[cfg(all(test, not(shuttle), feature = "sim"))]
+mod unlocked;
 
 use std::collections::HashMap;
-use std::ffi::c_int;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 pub(crate) use calls::{Calls, RawHandle};
+pub(crate) use contexts::{Context, Contexts, Entered};
+pub(crate) use piece::Piece;
 
 use crate::code::Code;
-use crate::context::Contexts;
-use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::location::Location;
-use crate::props::{Granularity, Recipe};
-use crate::report::{self, Leak};
-use crate::sys::{DriverCalls, Library};
+use crate::recipe::{Granularity, Recipe};
+use crate::report;
+use crate::sync::{lock, Mutex};
+use crate::sys::{CUmemAllocationGranularity_flags, DriverCalls, Library};
 
 /// A CUDA driver: the real one, the simulated one, or one put in between.
 ///
@@ -34,20 +38,18 @@ struct Inner {
     device_count: u32,
     version: u32,
     granularities: Mutex<HashMap<Recipe, Granularity>>,
-    unit: OnceLock<usize>,
+    units: OnceLock<Units>,
     contexts: Contexts,
     quarantine: Mutex<Vec<Piece>>,
 }
 
-/// Something that the driver would not take back, owned by nobody else.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Piece {
-    /// A handle with one count.
-    Handle { raw: RawHandle, size: usize },
-    /// A reserved range without mappings.
-    Addresses { base: u64, size: usize },
-    /// One retain of a device's primary context.
-    Context { device: c_int },
+/// The granularities of the devices' memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Units {
+    /// The smallest: what a reservation's size is a multiple of.
+    pub(crate) least: usize,
+    /// The largest: what a reservation's base is a multiple of, so that offsets can be aligned for every device.
+    pub(crate) greatest: usize,
 }
 
 impl Driver {
@@ -114,7 +116,7 @@ impl Driver {
                 device_count,
                 version,
                 granularities: Mutex::default(),
-                unit: OnceLock::new(),
+                units: OnceLock::new(),
                 contexts: Contexts::default(),
                 quarantine: Mutex::default(),
             }),
@@ -136,38 +138,6 @@ impl Driver {
     #[doc(alias = "cuDeviceGetCount")]
     pub fn device_count(&self) -> u32 {
         self.inner.device_count
-    }
-
-    /// The device with this ordinal.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchDevice`] names how many there are.
-    #[doc(alias = "cuDeviceGet")]
-    pub fn device(&self, ordinal: u32) -> Result<Device> {
-        self.check_device(ordinal)?;
-        Device::get(self, ordinal)
-    }
-
-    /// The device with this UUID.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchUuid`], or a driver failure while the devices were asked.
-    #[doc(alias = "cuDeviceGetUuid")]
-    pub fn device_by_uuid(&self, uuid: [u8; 16]) -> Result<Device> {
-        for device in self.devices() {
-            let device = device?;
-            if device.uuid()? == uuid {
-                return Ok(device);
-            }
-        }
-        Err(Error::NoSuchUuid { uuid })
-    }
-
-    /// All devices, in the order of their ordinals.
-    pub fn devices(&self) -> impl Iterator<Item = Result<Device>> + '_ {
-        (0..self.device_count()).map(|ordinal| self.device(ordinal))
     }
 
     /// Whether virtual memory management made what lies at this address (`cuMemRetainAllocationHandle` knows it).
@@ -247,9 +217,12 @@ impl Driver {
     }
 
     pub(crate) fn check_location(&self, location: Location) -> Result<()> {
-        location
-            .device()
-            .map_or(Ok(()), |ordinal| self.check_device(ordinal))
+        match location.device() {
+            Some(ordinal) => self.check_device(ordinal),
+            // One place, one name: rights are kept by it.
+            None if !location.is_canonical() => Err(Error::NoSuchPlace { location }),
+            None => Ok(()),
+        }
     }
 
     /// Granularity of these properties; the driver is asked once for each set of them.
@@ -257,28 +230,35 @@ impl Driver {
         if let Some(known) = lock(&self.inner.granularities).get(recipe) {
             return Ok(*known);
         }
-        let granularity = Granularity::ask(self.calls(), recipe)?;
+        let granularity = ask_granularity(self.calls(), recipe)?;
         lock(&self.inner.granularities).insert(*recipe, granularity);
         Ok(granularity)
     }
 
-    /// The smallest granularity of any device's memory: what a reservation's size is a multiple of.
-    pub(crate) fn unit(&self) -> Result<usize> {
-        if let Some(unit) = self.inner.unit.get() {
-            return Ok(*unit);
+    /// The granularities of the devices' memory; they are asked once.
+    pub(crate) fn units(&self) -> Result<Units> {
+        if let Some(units) = self.inner.units.get() {
+            return Ok(*units);
         }
-        let mut unit = None;
+        let mut units = None;
         for ordinal in 0..self.device_count() {
             let minimum = self
                 .granularity(&Recipe::plain(Location::Device(ordinal)))?
                 .minimum();
-            unit = Some(unit.map_or(minimum, |least: usize| least.min(minimum)));
+            let so_far = units.unwrap_or(Units {
+                least: minimum,
+                greatest: minimum,
+            });
+            units = Some(Units {
+                least: so_far.least.min(minimum),
+                greatest: so_far.greatest.max(minimum),
+            });
         }
-        let unit = unit.ok_or(Error::NoSuchDevice {
+        let units = units.ok_or(Error::NoSuchDevice {
             ordinal: 0,
             count: 0,
         })?;
-        Ok(*self.inner.unit.get_or_init(|| unit))
+        Ok(*self.inner.units.get_or_init(|| units))
     }
 
     pub(crate) fn contexts(&self) -> &Contexts {
@@ -286,14 +266,22 @@ impl Driver {
     }
 }
 
-impl Piece {
-    fn give_back(self, calls: &Calls) -> Result<()> {
-        match self {
-            Piece::Handle { raw, size } => calls.mem_release(raw, size),
-            Piece::Addresses { base, size } => calls.address_free(base, size),
-            Piece::Context { device } => calls.primary_context_release(device),
+fn ask_granularity(calls: &Calls, recipe: &Recipe) -> Result<Granularity> {
+    use CUmemAllocationGranularity_flags as Flags;
+    let ask = |option| {
+        let value = calls.mem_granularity(recipe, option)?;
+        match value.is_power_of_two() {
+            true => Ok(value),
+            false => Err(Error::Disagreement {
+                ours: "a granularity is a power of two".into(),
+                theirs: format!("says {value} for memory on {}", recipe.location),
+            }),
         }
-    }
+    };
+    Ok(Granularity::new(
+        ask(Flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM)?,
+        ask(Flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)?,
+    ))
 }
 
 impl Drop for Inner {
@@ -306,14 +294,7 @@ impl Drop for Inner {
         pieces.extend(self.contexts.take());
         for piece in pieces.into_iter().rev() {
             if let Err(error) = piece.give_back(&self.calls) {
-                report::leaked(match piece {
-                    Piece::Handle { size, .. } => Leak::Memory { size, error },
-                    Piece::Addresses { base, size } => Leak::Addresses { base, size, error },
-                    Piece::Context { device } => Leak::Context {
-                        device: device.unsigned_abs(),
-                        error,
-                    },
-                });
+                report::leaked(piece.leaked(error));
             }
         }
     }
@@ -327,9 +308,4 @@ impl fmt::Debug for Driver {
             .field("device_count", &self.inner.device_count)
             .finish_non_exhaustive()
     }
-}
-
-/// Locks a cache. A panic elsewhere while it was held leaves it whole: every section is one insertion or look-up.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -18,7 +18,25 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// [`Error::NotMapped`] where the mapping was unmapped by range before, or is another reservation's. A driver failure leaves everything mapped.
+    /// [`Error::NotMapped`] where the mapping was unmapped by range before, or is another reservation's. A driver failure
+    /// leaves everything mapped; the id is used up, and [`id_at`](Reservation::id_at) gives it again:
+    ///
+    /// ```
+    /// # use cuda_vmm::{sim::{Fault, Simulation}, sys::Call, AllocationProps, Driver, Reservation};
+    /// # let sim = Simulation::new();
+    /// # let driver = Driver::simulated(&sim)?;
+    /// # let props = AllocationProps::on(&driver.device(0)?);
+    /// # let mut kv = Reservation::builder(8 << 20).reserve(&driver)?;
+    /// let block = kv.map(0, 2 << 20, &props)?;
+    /// # sim.inject(Fault::on(Call::cuMemUnmap))?;
+    /// if let Err(error) = kv.unmap(block) {
+    ///     eprintln!("will try again: {error}");
+    ///     let block = kv.id_at(0).expect("it is still mapped");
+    ///     kv.unmap(block)?;
+    /// }
+    /// # kv.close()?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     #[doc(alias = "cuMemUnmap")]
     pub fn unmap(&mut self, id: MappingId) -> Result<()> {
         match self.mapping(&id).map(Mapping::range) {

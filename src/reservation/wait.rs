@@ -2,15 +2,15 @@
 
 use std::mem;
 use std::panic::resume_unwind;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use super::{CloseError, Reservation};
-use crate::driver::lock;
 use crate::error::{Error, Result};
 use crate::fence::Fence;
 use crate::mapping::MappingId;
 use crate::report::{self, Leak};
+use crate::sync::{lock, Mutex};
 
 impl Reservation {
     /// [`unmap`](Reservation::unmap), once the fence is passed.
@@ -69,9 +69,9 @@ impl Reservation {
         let slot = Arc::new(Mutex::new(Some(self)));
         let theirs = slot.clone();
         let work = move || {
-            lock(&theirs)
-                .take()
-                .map_or(Ok(()), |reservation| reservation.wait_and_close(fence))
+            // Bound, so that the lock is not held over the wait.
+            let reservation = lock(&theirs).take();
+            reservation.map_or(Ok(()), |reservation| reservation.wait_and_close(fence))
         };
         match Builder::new().name("cuda-vmm-close".into()).spawn(work) {
             Ok(thread) => Ok(Closing { thread }),

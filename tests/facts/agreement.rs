@@ -114,9 +114,10 @@ impl Line {
 pub fn conclude(sections: &[Section]) -> bool {
     let recorded = recorded::all();
     let (sim, real) = (outcomes(Which::Sim), outcomes(Which::Gpu));
-    let machine = support::devices()
+    let driver = support::devices()
         .is_ok()
-        .then(|| Name::ask(&Driver::open(Which::Gpu, 1)));
+        .then(|| Driver::open(Which::Gpu, 1));
+    let machine = driver.as_ref().map(Name::ask);
     let reference = match &machine {
         Some(machine) => Reference::here(machine, &real),
         None => Reference::recorded(&recorded[0]),
@@ -129,6 +130,11 @@ pub fn conclude(sections: &[Section]) -> bool {
             print_differences(&answers, recorded);
         }
         if let Some(path) = recorded::wanted() {
+            let simulated = driver.is_some_and(|driver| driver.simulated());
+            assert!(
+                !simulated,
+                "a simulated driver's answers are no measurement"
+            );
             let text = recorded::write(&machine, &answers);
             std::fs::write(&path, text).expect("the file for the answers can be written");
         }
@@ -169,7 +175,7 @@ fn print_table(
             line.cases += 1;
             let there = match reference.answers.get(&name) {
                 Some(answer) => answer.as_deref().map_err(|why| why.as_str()),
-                None => Err("no answer is on record"),
+                None => Err(case.needs_there().unwrap_or("no answer is on record")),
             };
             match (simulated.answer(), there) {
                 (Ok(here), Ok(there)) if here == there => line.agree += 1,

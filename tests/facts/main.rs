@@ -3,10 +3,16 @@
 //! Each case is one fact that was measured on real hardware, as raw driver calls that must get exactly the measured
 //! answers and leave exactly the measured state. It runs on the simulated driver and, where there is one, on the
 //! machine's own, so that each run with a GPU is a measurement anew and the simulated driver cannot drift from it. A
-//! run ends with the table of where the two agree.
+//! run ends with the table of where the two agree; without a GPU the other side is the machine that was recorded.
 //!
 //! What the machine cannot run is shown as ignored, with the reason; `CUDA_VMM_REQUIRE_GPU=1` makes a missing driver a
 //! failure.
+//!
+//! To add a case, write it into the section of its call as you expect the driver to answer, run it here on the
+//! simulated driver and then on a GPU. Where they differ the GPU decides: the case and the simulated driver follow it, or
+//! the table of knowing differences in `src/sim/mod.rs` gets a row. To record a machine, run this program there with
+//! `CUDA_VMM_FACTS_RECORD=FILE`, lay the file into `answers/` and name it in `recorded.rs`: from then on every run with a
+//! GPU tells where it differs from that driver on that device, and which answers each gave.
 
 // Raw driver calls all over: what makes each one sound, or harmless where a fact is about a refusal, is the fact
 // itself.

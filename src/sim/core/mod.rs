@@ -26,15 +26,17 @@ mod ordinary;
 mod reserve;
 mod share;
 mod space;
+mod store;
 mod streams;
 mod survey;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use crate::fork;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::sys::{
     for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemAccessDesc,
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
@@ -48,11 +50,12 @@ use super::snapshot::Snapshot;
 
 use abi::{Checked, Token};
 use allocate::{Handle, Physical};
-use backend::{Backend, Identity};
+use backend::Backend;
 use contexts::Context;
 use map::Mapping;
 use ordinary::Ordinary;
 use space::Space;
+use store::Identity;
 use streams::{Event, Stream};
 
 /// What a call comes to: nothing more to say, or why not.

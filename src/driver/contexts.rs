@@ -1,0 +1,116 @@
+//! The primary contexts that a driver has retained.
+
+use std::collections::hash_map::{Entry, HashMap};
+use std::ffi::c_int;
+
+use super::{Calls, Piece};
+use crate::error::{Error, Result};
+use crate::sync::{lock, Mutex};
+use crate::sys::CUcontext;
+
+/// The primary contexts that a driver has retained, by device.
+#[derive(Default)]
+pub(crate) struct Contexts {
+    retained: Mutex<HashMap<c_int, Held>>,
+}
+
+/// A context, and how often it is retained: once, unless a retain too many could not be given back.
+struct Held {
+    context: Context,
+    retains: usize,
+}
+
+/// A context's address. The driver lets every thread use every context; the pointer is never followed here.
+#[derive(Clone, Copy)]
+pub(crate) struct Context(usize);
+
+impl Context {
+    pub(crate) fn raw(self) -> CUcontext {
+        self.0 as CUcontext
+    }
+}
+
+impl Contexts {
+    /// All retains, to be given back.
+    pub(crate) fn take(&mut self) -> Vec<Piece> {
+        let retained = std::mem::take(&mut *lock(&self.retained));
+        retained
+            .into_iter()
+            .flat_map(|(device, held)| vec![Piece::Context { device }; held.retains])
+            .collect()
+    }
+
+    /// Makes the device's primary context current, retaining it where that was not done before. Gives whether this call
+    /// retained it.
+    pub(crate) fn enter(&self, calls: &Calls, device: c_int) -> Result<Entered> {
+        let known = lock(&self.retained).get(&device).map(|held| held.context);
+        let (context, fresh) = match known {
+            Some(context) => (context, false),
+            None => (
+                Context(calls.primary_context_retain(device)? as usize),
+                true,
+            ),
+        };
+        match calls.context_push(context.raw()) {
+            Ok(()) => Ok(Entered { context, fresh }),
+            Err(error) if fresh => {
+                let undo = calls.primary_context_release(device).err();
+                Err(error.with_undo(self.quarantine_if(undo, device, context)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A retain that could not be given back is held with the ordinary one, or as it: the next user finds it, and the driver
+    /// gives it back at its end.
+    pub(crate) fn quarantine_if(
+        &self,
+        undo: Option<Error>,
+        device: c_int,
+        context: Context,
+    ) -> Vec<Error> {
+        if undo.is_some() {
+            self.hold(device, context);
+        }
+        undo.into_iter().collect()
+    }
+
+    /// Keeps a fresh retain, or gives it back where another thread was first.
+    pub(crate) fn keep(&self, calls: &Calls, device: c_int, entered: &Entered) {
+        if !entered.fresh || self.hold_first(device, entered.context) {
+            return;
+        }
+        // What the context was entered for is done: a retain too many is no reason to fail it.
+        if calls.primary_context_release(device).is_err() {
+            self.hold(device, entered.context);
+        }
+    }
+
+    fn hold_first(&self, device: c_int, context: Context) -> bool {
+        match lock(&self.retained).entry(device) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Held {
+                    context,
+                    retains: 1,
+                });
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
+    }
+
+    fn hold(&self, device: c_int, context: Context) {
+        let mut retained = lock(&self.retained);
+        let held = retained.entry(device).or_insert(Held {
+            context,
+            retains: 0,
+        });
+        held.retains += 1;
+    }
+}
+
+/// A context that was made current, and whether it was retained for that.
+pub(crate) struct Entered {
+    pub(crate) context: Context,
+    pub(crate) fresh: bool,
+}
