@@ -50,7 +50,9 @@ impl Reservation {
     /// # Errors
     ///
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Hole`], [`Error::PartialMapping`] (the driver itself would say
-    /// SUCCESS to holes). A driver failure leaves everything mapped.
+    /// SUCCESS to holes). A driver failure leaves everything mapped, with one exception: where several mappings in the range
+    /// are all that is left of one allocation, its handle is released last, and [`Error::NotUndone`] then says that it was not:
+    /// it is kept for `close`, and the range is unmapped.
     #[doc(alias = "cuMemUnmap")]
     pub fn unmap_range(&mut self, offset: usize, size: usize) -> Result<()> {
         let range = self.whole(offset, size)?.asked;
