@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::driver::{Calls, Context, Driver, Entered};
+use crate::driver::{leave, Calls, Context, Driver, Entered, Unwinding};
 use crate::error::{Error, Result};
 use crate::report::{self, Leak};
 use crate::sys::CUcontext;
@@ -22,8 +22,10 @@ impl Driver {
     ) -> Result<T> {
         let (calls, contexts) = (self.calls(), self.contexts());
         let entered = contexts.enter(calls, device)?;
+        let unwinding = Unwinding::entered(calls, device, &entered);
         let result = operation(calls);
         let popped = leave(calls);
+        unwinding.disarm();
         match (result, popped) {
             (Ok(value), Ok(())) => {
                 contexts.keep(calls, device, &entered);
@@ -54,20 +56,9 @@ impl Driver {
     }
 }
 
-/// Pops the context that was pushed; a pop that fails is tried once more, since a thread's stack has no later close.
-fn leave(calls: &Calls) -> Result<()> {
-    match calls.context_pop() {
-        Ok(_) => Ok(()),
-        Err(error) => Err(match calls.context_pop() {
-            Ok(_) => error,
-            Err(again) => error.with_undo(vec![again]),
-        }),
-    }
-}
-
 /// A device's primary context, current on this thread for as long as this lives.
 ///
-/// Made by [`Device::make_current`]. What was current before is current again when it is dropped; guards must be dropped in
+/// Made by [`Device::make_current`](crate::Device::make_current). What was current before is current again when it is dropped; guards must be dropped in
 /// the reverse order of their making, as scopes do by themselves.
 #[must_use = "the context is current only while the guard lives"]
 pub struct CurrentContext<'a> {

@@ -2,9 +2,11 @@
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::ffi::c_int;
+use std::mem;
 
 use super::{Calls, Piece};
 use crate::error::{Error, Result};
+use crate::report::{self, Leak};
 use crate::sync::{lock, Mutex};
 use crate::sys::CUcontext;
 
@@ -51,7 +53,10 @@ impl Contexts {
                 true,
             ),
         };
-        match calls.context_push(context.raw()) {
+        let unwinding = Unwinding::retained(calls, device, fresh);
+        let pushed = calls.context_push(context.raw());
+        unwinding.disarm();
+        match pushed {
             Ok(()) => Ok(Entered { context, fresh }),
             Err(error) if fresh => {
                 let undo = calls.primary_context_release(device).err();
@@ -113,4 +118,67 @@ impl Contexts {
 pub(crate) struct Entered {
     pub(crate) context: Context,
     pub(crate) fresh: bool,
+}
+
+/// Pops the context that was pushed; a pop that fails is tried once more, since a thread's stack has no later close.
+pub(crate) fn leave(calls: &Calls) -> Result<()> {
+    match calls.context_pop() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(match calls.context_pop() {
+            Ok(_) => error,
+            Err(again) => error.with_undo(vec![again]),
+        }),
+    }
+}
+
+/// Gives back what a use of a context took, should the use unwind: a driver of the caller's own making may panic.
+pub(crate) struct Unwinding<'a> {
+    calls: &'a Calls,
+    device: c_int,
+    fresh: bool,
+    pushed: bool,
+}
+
+impl<'a> Unwinding<'a> {
+    /// For a context that is not current yet.
+    fn retained(calls: &'a Calls, device: c_int, fresh: bool) -> Self {
+        Unwinding {
+            calls,
+            device,
+            fresh,
+            pushed: false,
+        }
+    }
+
+    /// For a context that is current.
+    pub(crate) fn entered(calls: &'a Calls, device: c_int, entered: &Entered) -> Self {
+        Unwinding {
+            calls,
+            device,
+            fresh: entered.fresh,
+            pushed: true,
+        }
+    }
+
+    /// Nothing unwound.
+    pub(crate) fn disarm(self) {
+        mem::forget(self);
+    }
+}
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        if let Some(Err(error @ Error::NotUndone(_))) = self.pushed.then(|| leave(self.calls)) {
+            report::leaked(Leak::CurrentContext { error });
+        }
+        if let Some(Err(error)) = self
+            .fresh
+            .then(|| self.calls.primary_context_release(self.device))
+        {
+            report::leaked(Leak::Context {
+                device: self.device.unsigned_abs(),
+                error,
+            });
+        }
+    }
 }
