@@ -213,7 +213,9 @@ impl Allocation {
     ///
     /// # Errors
     ///
-    /// INVALID_VALUE where virtual memory management mapped nothing (see [`Driver::is_vmm`]), or another driver failure.
+    /// INVALID_VALUE where virtual memory management mapped nothing (see [`Driver::is_vmm`]), NOT_FOUND where the memory's own
+    /// device (device 0 for host memory) has no access to that mapping, of which the driver then tells no size, or another
+    /// driver failure.
     #[doc(alias = "cuMemRetainAllocationHandle")]
     pub fn retain(driver: &Driver, address: u64) -> Result<Allocation> {
         let raw = driver.calls().mem_retain(address)?;

@@ -3,7 +3,9 @@
 
 use cuda_vmm::sim::{Fault, SimDevice, Simulation};
 use cuda_vmm::sys::{CUresult, Call, DriverCalls};
-use cuda_vmm::{Allocation, AllocationProps, Code, Error, HandleTypes, Location, Origin, What};
+use cuda_vmm::{
+    Access, Allocation, AllocationProps, Code, Error, HandleTypes, Location, Origin, What,
+};
 
 #[allow(dead_code)] // What one test program does not need, another does.
 #[path = "support/rig.rs"]
@@ -151,6 +153,22 @@ fn retained_from_any_address_of_a_mapping() {
     again.close().unwrap();
     page.release().unwrap();
     rig.leaves_nothing();
+}
+
+#[test]
+fn retained_where_its_device_has_no_access() {
+    let rig = Rig::new();
+    let mut kv = rig.reserve(1);
+    kv.map(0, G, &rig.props()).unwrap();
+    kv.set_access(0, G, Location::Device(0), Access::None)
+        .unwrap();
+    let before = rig.sim.snapshot();
+    // The driver tells no size of such a mapping. The count that was taken is given back.
+    let error = Allocation::retain(&rig.driver, kv.base()).unwrap_err();
+    assert_eq!(error.code(), Some(Code::ERROR_NOT_FOUND));
+    let mut after = rig.sim.snapshot();
+    after.retained_contexts = before.retained_contexts.clone();
+    assert_eq!(after, before);
 }
 
 #[test]

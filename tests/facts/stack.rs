@@ -47,7 +47,7 @@ pub const SECTION: Section = Section {
         ),
         case("pop_of_an_empty_stack", EMPTY, |gpu| {
             empty(gpu, || {
-                let mut context: CUcontext = ptr::NonNull::dangling().as_ptr();
+                let mut context: CUcontext = UNTOUCHED;
                 call!(gpu, cuCtxPopCurrent_v2(&mut context) => INVALID_CONTEXT);
                 call!(gpu, cuCtxPopCurrent_v2(&mut context) => INVALID_CONTEXT);
                 assert_eq!(current(gpu), ptr::null_mut());
@@ -189,14 +189,17 @@ pub const SECTION: Section = Section {
 
 const EMPTY: &str = "without a current context nothing is popped, and no work is done";
 
+/// What an output holds before the call, and is no context.
+const UNTOUCHED: CUcontext = 0x10 as CUcontext;
+
 fn current(gpu: &Gpu) -> CUcontext {
-    let mut context: CUcontext = ptr::NonNull::dangling().as_ptr();
+    let mut context: CUcontext = UNTOUCHED;
     call!(gpu, cuCtxGetCurrent(&mut context) => SUCCESS);
     context
 }
 
 fn pop(gpu: &Gpu) -> CUcontext {
-    let mut context: CUcontext = ptr::NonNull::dangling().as_ptr();
+    let mut context: CUcontext = UNTOUCHED;
     call!(gpu, cuCtxPopCurrent_v2(&mut context) => SUCCESS);
     context
 }

@@ -26,8 +26,8 @@ pub const SECTION: Section = Section {
             "default_streams",
             "the default streams have no handle of their own: null, 1 and 2",
             |gpu| {
-                for number in 0..3 {
-                    let stream = ptr::without_provenance_mut(number);
+                for number in 0..3_usize {
+                    let stream = number as CUstream;
                     call!(gpu, cuStreamQuery(stream) => SUCCESS);
                     call!(gpu, cuStreamSynchronize(stream) => SUCCESS);
                 }
