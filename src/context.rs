@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::sync::Mutex;
 
 use crate::device::Device;
-use crate::driver::{lock, Calls, Driver, Piece};
+use crate::driver::{check_context, lock, Calls, Driver, Piece};
 use crate::error::{Error, Result};
 use crate::report::{self, Leak};
 use crate::sys::CUcontext;
@@ -26,8 +26,31 @@ pub(crate) struct Contexts {
 struct Context(usize);
 
 impl Context {
+    /// Retains the device's primary context.
+    fn retain(driver: &Driver, device: c_int) -> Result<Context> {
+        let raw = driver.calls().primary_context_retain(device)?;
+        match check_context(raw) {
+            Ok(raw) => Ok(Context(raw as usize)),
+            Err(error) => {
+                let undo = driver.give_back(Piece::Context { device }).err();
+                Err(error.with_undo(undo.into_iter().collect()))
+            }
+        }
+    }
+
     fn raw(self) -> CUcontext {
         self.0 as CUcontext
+    }
+
+    /// Is what was popped.
+    fn is(self, popped: CUcontext) -> Result<()> {
+        match popped == self.raw() {
+            true => Ok(()),
+            false => Err(Error::disagreement(
+                format!("the context {:#x} is current", self.0),
+                format!("took {:#x} off instead", popped as usize),
+            )),
+        }
     }
 }
 
@@ -43,14 +66,12 @@ impl Contexts {
 
     /// Makes the device's primary context current, retaining it where that was not done before. Gives whether this call
     /// retained it.
-    fn enter(&self, calls: &Calls, device: c_int) -> Result<Entered> {
+    fn enter(&self, driver: &Driver, device: c_int) -> Result<Entered> {
+        let calls = driver.calls();
         let known = lock(&self.retained).get(&device).copied();
         let (context, fresh) = match known {
             Some(context) => (context, false),
-            None => (
-                Context(calls.primary_context_retain(device)? as usize),
-                true,
-            ),
+            None => (Context::retain(driver, device)?, true),
         };
         match calls.context_push(context.raw()) {
             Ok(()) => Ok(Entered { context, fresh }),
@@ -107,9 +128,9 @@ impl Driver {
         operation: impl FnOnce(&Calls) -> Result<T>,
     ) -> Result<T> {
         let (calls, contexts) = (self.calls(), self.contexts());
-        let entered = contexts.enter(calls, device.raw())?;
+        let entered = contexts.enter(self, device.raw())?;
         let result = operation(calls);
-        let popped = leave(calls);
+        let popped = leave(calls, entered.context);
         match (result, popped) {
             (Ok(value), Ok(())) => contexts.keep(calls, device.raw(), &entered).map(|()| value),
             (Ok(_), Err(error)) => Err(self.forget_fresh(device, &entered, error, Vec::new())),
@@ -138,11 +159,15 @@ impl Driver {
 }
 
 /// Pops the context that was pushed; a pop that fails is tried once more, since a thread's stack has no later close.
-fn leave(calls: &Calls) -> Result<()> {
-    match calls.context_pop() {
-        Ok(_) => Ok(()),
-        Err(error) => Err(match calls.context_pop() {
-            Ok(_) => error,
+///
+/// Another context that comes off is not put back: where guards were dropped out of order, the next one takes off the one that
+/// stayed.
+fn leave(calls: &Calls, entered: Context) -> Result<()> {
+    let pop = || calls.context_pop();
+    match pop() {
+        Ok(popped) => entered.is(popped),
+        Err(error) => Err(match pop().and_then(|popped| entered.is(popped)) {
+            Ok(()) => error,
             Err(again) => error.with_undo(vec![again]),
         }),
     }
@@ -163,7 +188,7 @@ pub struct CurrentContext<'a> {
 impl<'a> CurrentContext<'a> {
     pub(crate) fn enter(driver: &'a Driver, device: &Device) -> Result<Self> {
         let (calls, contexts) = (driver.calls(), driver.contexts());
-        let entered = contexts.enter(calls, device.raw())?;
+        let entered = contexts.enter(driver, device.raw())?;
         let guard = CurrentContext {
             driver,
             context: entered.context,
@@ -182,7 +207,9 @@ impl<'a> CurrentContext<'a> {
 impl Drop for CurrentContext<'_> {
     fn drop(&mut self) {
         // One failure alone means that the second try went through: nothing stays current then.
-        if let Err(error @ Error::NotUndone(_)) = leave(self.driver.calls()) {
+        if let Err(error @ (Error::NotUndone(_) | Error::Disagreement { .. })) =
+            leave(self.driver.calls(), self.context)
+        {
             report::leaked(Leak::CurrentContext { error });
         }
     }

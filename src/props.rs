@@ -143,16 +143,27 @@ impl Granularity {
             let value = calls.mem_granularity(recipe, option)?;
             match value.is_power_of_two() {
                 true => Ok(value),
-                false => Err(Error::Disagreement {
-                    ours: "a granularity is a power of two".into(),
-                    theirs: format!("says {value} for memory on {}", recipe.location),
-                }),
+                false => Err(Error::disagreement(
+                    "a granularity is a power of two".into(),
+                    format!("says {value} for memory on {}", recipe.location),
+                )),
             }
         };
-        Ok(Granularity {
-            minimum: ask(Flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM)?,
-            recommended: ask(Flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)?,
-        })
+        let minimum = ask(Flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM)?;
+        let recommended = ask(Flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)?;
+        match minimum <= recommended {
+            true => Ok(Granularity {
+                minimum,
+                recommended,
+            }),
+            false => Err(Error::disagreement(
+                format!(
+                    "what is recommended for memory on {} is a multiple of the minimum, {minimum}",
+                    recipe.location
+                ),
+                format!("recommends {recommended}"),
+            )),
+        }
     }
 
     /// Sizes and offsets must be multiples of this.

@@ -1,6 +1,8 @@
 //! The driver: which implementation answers, what is asked of it once, and what it still has to take back.
 
+mod answers;
 mod calls;
+mod reserved;
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -8,6 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+pub(crate) use answers::context as check_context;
 pub(crate) use calls::{Calls, RawHandle};
 
 use crate::code::Code;
@@ -18,6 +21,7 @@ use crate::location::Location;
 use crate::props::{Granularity, Recipe};
 use crate::report::{self, Leak};
 use crate::sys::{DriverCalls, Library};
+use reserved::Reserved;
 
 /// A CUDA driver: the real one, the simulated one, or one put in between.
 ///
@@ -36,6 +40,7 @@ struct Inner {
     granularities: Mutex<HashMap<Recipe, Granularity>>,
     unit: OnceLock<usize>,
     contexts: Contexts,
+    reserved: Reserved,
     quarantine: Mutex<Vec<Piece>>,
 }
 
@@ -116,6 +121,7 @@ impl Driver {
                 granularities: Mutex::default(),
                 unit: OnceLock::new(),
                 contexts: Contexts::default(),
+                reserved: Reserved::default(),
                 quarantine: Mutex::default(),
             }),
         })
@@ -224,9 +230,55 @@ impl Driver {
 
     /// Gives a piece back to the driver, or keeps it in quarantine.
     pub(crate) fn give_back(&self, piece: Piece) -> Result<()> {
-        piece
-            .give_back(self.calls())
+        let vacant = match piece {
+            // Freeing them would free what somebody else owns.
+            Piece::Addresses { base, size } if !self.calls().forked() => {
+                let end = base.saturating_add(size as u64);
+                self.inner.reserved.check(&(base..end))
+            }
+            _ => Ok(()),
+        };
+        vacant
+            .and_then(|()| piece.give_back(self.calls()))
             .inspect_err(|_| lock(&self.inner.quarantine).push(piece))
+    }
+
+    /// Reserves addresses, aligned as asked and to the unit, that nobody else has.
+    pub(crate) fn reserve(
+        &self,
+        size: usize,
+        alignment: usize,
+        unit: usize,
+        hint: u64,
+    ) -> Result<u64> {
+        let base = self.calls().address_reserve(size, alignment, hint)?;
+        match answers::addresses(base, size, alignment.max(unit))
+            .and_then(|range| self.inner.reserved.claim(range))
+        {
+            Ok(()) => Ok(base),
+            Err(error) => {
+                let undo = self.give_back(Piece::Addresses { base, size }).err();
+                Err(error.with_undo(undo.into_iter().collect()))
+            }
+        }
+    }
+
+    /// Frees addresses that turned out not to be the ones wanted, or keeps them in quarantine.
+    pub(crate) fn unreserve(&self, base: u64, size: usize) -> Result<()> {
+        self.inner.reserved.forget(base);
+        self.give_back(Piece::Addresses { base, size })
+    }
+
+    /// Frees the addresses of a reservation.
+    pub(crate) fn free(&self, base: u64, size: usize) -> Result<()> {
+        let calls = self.calls();
+        if calls.forked() {
+            return Err(Error::ForkedChild); // A thread of the parent may hold the lock for ever.
+        }
+        let range = base..base.saturating_add(size as u64);
+        self.inner
+            .reserved
+            .free(range, || calls.address_free(base, size))
     }
 
     #[inline]

@@ -18,7 +18,8 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// [`Error::NotMapped`] where the mapping was unmapped by range before, or is another reservation's. A driver failure leaves everything mapped.
+    /// [`Error::NotMapped`] where the mapping was unmapped by range before, or is another reservation's. [`Error::Disagreement`] where the driver knows of
+    /// no such mapping, which is then in quarantine. Another driver failure leaves everything mapped.
     #[doc(alias = "cuMemUnmap")]
     pub fn unmap(&mut self, id: MappingId) -> Result<()> {
         match self.mapping(&id).map(Mapping::range) {
@@ -32,7 +33,7 @@ impl Reservation {
     /// # Errors
     ///
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Hole`], [`Error::PartialMapping`] (the driver itself would say
-    /// SUCCESS to holes). A driver failure leaves everything mapped.
+    /// SUCCESS to holes). A driver failure leaves everything mapped; [`Error::Disagreement`] puts it into quarantine.
     #[doc(alias = "cuMemUnmap")]
     pub fn unmap_range(&mut self, offset: usize, size: usize) -> Result<()> {
         let range = self.whole(offset, size)?.asked;
@@ -41,6 +42,7 @@ impl Reservation {
 
     fn unmap_whole(&mut self, range: Range<usize>) -> Result<()> {
         if let Err((at, error)) = self.each(range.clone(), Mapping::release_handle) {
+            self.doubt(at..at + 1, &error);
             return Err(error.with_undo(self.take_back(range.start..at)));
         }
         if let Err(error) = self
@@ -48,9 +50,21 @@ impl Reservation {
             .calls()
             .mem_unmap(self.address(range.start), range.len())
         {
+            self.doubt(range.clone(), &error);
             return Err(error.with_undo(self.take_back(range)));
         }
         self.forget(range)
+    }
+
+    /// Puts the mappings of a range into quarantine if the driver's answer contradicts what is known of them.
+    fn doubt(&mut self, range: Range<usize>, error: &Error) {
+        if error.is_disagreement() {
+            let all = self.each(range, |mapping| {
+                mapping.quarantine();
+                Ok(())
+            });
+            debug_assert!(all.is_ok());
+        }
     }
 
     /// Does something with each mapping of a range that consists of whole ones, up to the first failure, whose offset is given.
