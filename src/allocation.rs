@@ -5,15 +5,16 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::bytes::Bytes;
 use crate::code::Code;
 use crate::driver::{Driver, Piece, RawHandle};
 use crate::error::{Error, Result, What};
 use crate::location::Location;
-use crate::mapping::Memory;
-use crate::props::{AllocationProps, Recipe};
-use crate::range::{aligned, Bytes};
+use crate::props::AllocationProps;
+use crate::range::aligned;
+use crate::recipe::Recipe;
 use crate::report::{self, Leak};
-use crate::sys::CUmemLocationType;
+use crate::sys::{CUmemLocationType, Call};
 
 /// How an allocation's handle came to this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,6 +26,14 @@ pub enum Origin {
     Retained,
     /// Taken over as a raw handle.
     Raw,
+}
+
+/// What there is to know of memory, to map it.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) size: usize,
+    pub(crate) granularity: usize,
+    pub(crate) location: Location,
 }
 
 /// One count of one physical handle. Dropping it releases; nothing else does.
@@ -160,6 +169,29 @@ pub struct Allocation {
     handle: Arc<Handle>,
 }
 
+impl AllocationProps {
+    /// Creates physical memory of this many bytes, mapped nowhere. New memory reads as zero.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ZeroSize`], [`Error::Misaligned`] (a multiple of [`Granularity::minimum`] is needed), [`Error::OutOfMemory`], or
+    /// another driver failure, such as NOT_PERMITTED for a FABRIC handle without an IMEX channel.
+    #[doc(alias = "cuMemCreate")]
+    pub fn create(&self, size: usize) -> Result<Allocation> {
+        self.check_size(size)?;
+        Allocation::create(self, size)
+    }
+
+    fn check_size(&self, size: usize) -> Result<()> {
+        match size {
+            0 => Err(Error::ZeroSize {
+                what: What::AllocationSize,
+            }),
+            _ => aligned(What::AllocationSize, size, self.granularity()?.minimum()),
+        }
+    }
+}
+
 impl Allocation {
     pub(crate) fn create(props: &AllocationProps, size: usize) -> Result<Allocation> {
         Handle::create(props, size).map(Allocation::from_handle)
@@ -190,7 +222,7 @@ impl Allocation {
             // Asking for the size needs a context; the memory's own device has one, host memory is asked of device 0.
             let device = driver.device(recipe.location.device().unwrap_or(0))?;
             let (_, size) =
-                driver.with_context(&device, |calls| calls.mem_address_range(address))?;
+                driver.with_context(device.raw(), |calls| calls.mem_address_range(address))?;
             if size % granularity != 0 {
                 return Err(Error::disagreement(
                     format!("an allocation's size is a multiple of its granularity, {granularity}"),
@@ -353,7 +385,12 @@ fn describe(driver: &Driver, raw: RawHandle) -> Result<Recipe> {
     }
 }
 
-/// The status with which the driver refuses to map part of a handle.
+/// Whether the driver refused to map part of a handle; of a grant, the same status means something else.
 pub(crate) fn is_partial_map(error: &Error) -> bool {
-    error.code() == Some(Code::ERROR_NOT_SUPPORTED)
+    match error.first() {
+        Error::Driver(failure) => {
+            failure.call == Call::cuMemMap && failure.code == Code::ERROR_NOT_SUPPORTED
+        }
+        _ => false,
+    }
 }

@@ -3,136 +3,29 @@
 //! The crate uses primary contexts only. One is retained at the first call that needs it and kept until the driver goes, since
 //! making one anew takes the driver a good part of a second. Whatever was current on the thread is current again afterwards.
 
-use std::collections::HashMap;
 use std::ffi::c_int;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Mutex;
 
-use crate::device::Device;
-use crate::driver::{check_context, lock, Calls, Driver, Piece};
+use crate::driver::{Calls, Context, Driver, Entered};
 use crate::error::{Error, Result};
 use crate::report::{self, Leak};
 use crate::sys::CUcontext;
-
-/// The primary contexts that a driver has retained, by device.
-#[derive(Default)]
-pub(crate) struct Contexts {
-    retained: Mutex<HashMap<c_int, Context>>,
-}
-
-/// A context's address. The driver lets every thread use every context; the pointer is never followed here.
-#[derive(Clone, Copy)]
-struct Context(usize);
-
-impl Context {
-    /// Retains the device's primary context.
-    fn retain(driver: &Driver, device: c_int) -> Result<Context> {
-        let raw = driver.calls().primary_context_retain(device)?;
-        match check_context(raw) {
-            Ok(raw) => Ok(Context(raw as usize)),
-            Err(error) => {
-                let undo = driver.give_back(Piece::Context { device }).err();
-                Err(error.with_undo(undo.into_iter().collect()))
-            }
-        }
-    }
-
-    fn raw(self) -> CUcontext {
-        self.0 as CUcontext
-    }
-
-    /// Is what was popped.
-    fn is(self, popped: CUcontext) -> Result<()> {
-        match popped == self.raw() {
-            true => Ok(()),
-            false => Err(Error::disagreement(
-                format!("the context {:#x} is current", self.0),
-                format!("took {:#x} off instead", popped as usize),
-            )),
-        }
-    }
-}
-
-impl Contexts {
-    /// All retains, to be given back.
-    pub(crate) fn take(&mut self) -> Vec<Piece> {
-        let retained = std::mem::take(&mut *lock(&self.retained));
-        retained
-            .into_keys()
-            .map(|device| Piece::Context { device })
-            .collect()
-    }
-
-    /// Makes the device's primary context current, retaining it where that was not done before. Gives whether this call
-    /// retained it.
-    fn enter(&self, driver: &Driver, device: c_int) -> Result<Entered> {
-        let calls = driver.calls();
-        let known = lock(&self.retained).get(&device).copied();
-        let (context, fresh) = match known {
-            Some(context) => (context, false),
-            None => (Context::retain(driver, device)?, true),
-        };
-        match calls.context_push(context.raw()) {
-            Ok(()) => Ok(Entered { context, fresh }),
-            Err(error) if fresh => {
-                let undo = calls.primary_context_release(device).err();
-                Err(error.with_undo(self.quarantine_if(undo, device, context)))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// A retain that could not be given back is kept as an ordinary one: the next user finds it, and the driver gives it
-    /// back at its end.
-    fn quarantine_if(&self, undo: Option<Error>, device: c_int, context: Context) -> Vec<Error> {
-        if undo.is_some() {
-            lock(&self.retained).insert(device, context);
-        }
-        undo.into_iter().collect()
-    }
-
-    /// Keeps a fresh retain, or gives it back where another thread was first.
-    fn keep(&self, calls: &Calls, device: c_int, entered: &Entered) -> Result<()> {
-        if !entered.fresh {
-            return Ok(());
-        }
-        let already = {
-            let mut retained = lock(&self.retained);
-            match retained.contains_key(&device) {
-                true => true,
-                false => {
-                    retained.insert(device, entered.context);
-                    false
-                }
-            }
-        };
-        match already {
-            true => calls.primary_context_release(device),
-            false => Ok(()),
-        }
-    }
-}
-
-struct Entered {
-    context: Context,
-    fresh: bool,
-}
 
 impl Driver {
     /// Runs the operation with the device's primary context current, and restores what was current before. If the operation
     /// fails, a context retained for it is released again.
     pub(crate) fn with_context<T>(
         &self,
-        device: &Device,
+        device: c_int,
         operation: impl FnOnce(&Calls) -> Result<T>,
     ) -> Result<T> {
         let (calls, contexts) = (self.calls(), self.contexts());
-        let entered = contexts.enter(self, device.raw())?;
+        let entered = contexts.enter(self, device)?;
         let result = operation(calls);
         let popped = leave(calls, entered.context);
         match (result, popped) {
-            (Ok(value), Ok(())) => contexts.keep(calls, device.raw(), &entered).map(|()| value),
+            (Ok(value), Ok(())) => contexts.keep(calls, device, &entered).map(|()| value),
             (Ok(_), Err(error)) => Err(self.forget_fresh(device, &entered, error, Vec::new())),
             (Err(error), popped) => {
                 Err(self.forget_fresh(device, &entered, error, popped.err().into_iter().collect()))
@@ -142,16 +35,16 @@ impl Driver {
 
     fn forget_fresh(
         &self,
-        device: &Device,
+        device: c_int,
         entered: &Entered,
         error: Error,
         mut undo: Vec<Error>,
     ) -> Error {
         if entered.fresh {
-            let release = self.calls().primary_context_release(device.raw()).err();
+            let release = self.calls().primary_context_release(device).err();
             undo.extend(
                 self.contexts()
-                    .quarantine_if(release, device.raw(), entered.context),
+                    .quarantine_if(release, device, entered.context),
             );
         }
         error.with_undo(undo)
@@ -186,15 +79,15 @@ pub struct CurrentContext<'a> {
 }
 
 impl<'a> CurrentContext<'a> {
-    pub(crate) fn enter(driver: &'a Driver, device: &Device) -> Result<Self> {
+    pub(crate) fn enter(driver: &'a Driver, device: c_int) -> Result<Self> {
         let (calls, contexts) = (driver.calls(), driver.contexts());
-        let entered = contexts.enter(driver, device.raw())?;
+        let entered = contexts.enter(driver, device)?;
         let guard = CurrentContext {
             driver,
             context: entered.context,
             not_send: PhantomData,
         };
-        contexts.keep(calls, device.raw(), &entered)?;
+        contexts.keep(calls, device, &entered)?;
         Ok(guard)
     }
 

@@ -2,9 +2,11 @@
 
 use std::ffi::c_int;
 
+use crate::code::Code;
 use crate::context::CurrentContext;
 use crate::driver::Driver;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::location::Location;
 use crate::sys::CUdevice_attribute;
 
 /// A device of a driver.
@@ -40,6 +42,40 @@ pub struct Capabilities {
     pub host_numa_node: Option<u32>,
     /// Export of a mapped range as a dma-buf.
     pub dma_buf: Option<bool>,
+}
+
+impl Driver {
+    /// The device with this ordinal.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchDevice`] names how many there are.
+    #[doc(alias = "cuDeviceGet")]
+    pub fn device(&self, ordinal: u32) -> Result<Device> {
+        self.check_device(ordinal)?;
+        Device::get(self, ordinal)
+    }
+
+    /// The device with this UUID.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchUuid`], or a driver failure while the devices were asked.
+    #[doc(alias = "cuDeviceGetUuid")]
+    pub fn device_by_uuid(&self, uuid: [u8; 16]) -> Result<Device> {
+        for device in self.devices() {
+            let device = device?;
+            if device.uuid()? == uuid {
+                return Ok(device);
+            }
+        }
+        Err(Error::NoSuchUuid { uuid })
+    }
+
+    /// All devices, in the order of their ordinals.
+    pub fn devices(&self) -> impl Iterator<Item = Result<Device>> + '_ {
+        (0..self.device_count()).map(|ordinal| self.device(ordinal))
+    }
 }
 
 impl Device {
@@ -100,7 +136,7 @@ impl Device {
     #[doc(alias = "cuMemGetInfo")]
     pub fn free_memory(&self) -> Result<usize> {
         self.driver
-            .with_context(self, |calls| calls.memory_info())
+            .with_context(self.raw, |calls| calls.memory_info())
             .map(|(free, _)| free)
     }
 
@@ -135,7 +171,7 @@ impl Device {
         use CUdevice_attribute as A;
         let ask = |attribute| match self.attribute(attribute) {
             Ok(value) => Ok(Some(value)),
-            Err(error) if error.code() == Some(crate::Code::ERROR_INVALID_VALUE) => Ok(None),
+            Err(error) if error.code() == Some(Code::ERROR_INVALID_VALUE) => Ok(None),
             Err(error) => Err(error),
         };
         let can = |attribute| ask(attribute).map(|value| value.map(|value| value != 0));
@@ -164,10 +200,16 @@ impl Device {
     #[doc(alias = "cuDevicePrimaryCtxRetain")]
     #[doc(alias = "cuCtxPushCurrent")]
     pub fn make_current(&self) -> Result<CurrentContext<'_>> {
-        CurrentContext::enter(&self.driver, self)
+        CurrentContext::enter(&self.driver, self.raw)
     }
 
     pub(crate) fn raw(&self) -> c_int {
         self.raw
+    }
+}
+
+impl From<&Device> for Location {
+    fn from(device: &Device) -> Self {
+        Location::Device(device.ordinal())
     }
 }

@@ -4,10 +4,10 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use crate::bytes::{round_up, Bytes};
 use crate::code::Code;
 use crate::location::Location;
-use crate::props::HandleTypes;
-use crate::range::{round_up, Bytes};
+use crate::recipe::HandleTypes;
 use crate::sys::{Call, LoadError};
 
 /// The crate's result.
@@ -53,7 +53,8 @@ pub enum Error {
         /// The size asked for.
         size: usize,
     },
-    /// The memory asked for is not free.
+    /// The memory asked for is not free. Mapping and granting can run out too; [`Error::is_out_of_memory`] answers for
+    /// all of them.
     #[error("not enough free memory on {location} for {}", Bytes(*size))]
     OutOfMemory {
         /// The size asked for.
@@ -149,6 +150,12 @@ pub enum Error {
         /// How many there are.
         count: u32,
     },
+    /// A location is written in a way in which no place is called.
+    #[error("{location} names no place: use Location::Device, Location::Host, or Location::HostNuma with a node below 2147483648")]
+    NoSuchPlace {
+        /// The location given.
+        location: Location,
+    },
     /// No device has this UUID.
     #[error("no device has the UUID {}", uuid_text(uuid))]
     NoSuchUuid {
@@ -191,8 +198,8 @@ pub enum Error {
         /// The source, as offsets in its reservation.
         from: Range<usize>,
     },
-    /// The target of a copy overlaps its source.
-    #[error("[{}, {}) cannot be copied to [{}, {}), which overlaps it: copy by way of a third range", from.start, from.end, to.start, to.end)]
+    /// The target of a copy shares memory with its source, by its addresses or as a mirror.
+    #[error("[{}, {}) cannot be copied to [{}, {}), which shares memory with it: copy by way of a third range", from.start, from.end, to.start, to.end)]
     OverlappingCopy {
         /// The target, as offsets.
         to: Range<usize>,
@@ -223,7 +230,7 @@ pub enum Error {
     },
     /// The caller's closure did not come to wait for the work.
     #[error("waiting for the work failed, everything is still mapped: {0}")]
-    WaitFailed(#[source] Box<dyn std::error::Error + Send + Sync>),
+    WaitFailed(Box<dyn std::error::Error + Send + Sync>),
     /// The driver's answer contradicts what this crate knows to be so.
     #[error("the driver and this crate disagree: {ours}, but the driver {theirs}")]
     Disagreement {
@@ -254,9 +261,14 @@ pub struct NotUndone {
 
 impl fmt::Display for NotUndone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; undoing it failed too:", self.error)?;
+        write!(f, "{}", self.error)?;
         for (i, error) in self.undo.iter().enumerate() {
-            write!(f, "{} {error}", if i == 0 { "" } else { ";" })?;
+            let before = if i == 0 {
+                "undoing it failed too: "
+            } else {
+                ""
+            };
+            write!(f, "; {before}{error}")?;
         }
         f.write_str("; what is left is kept and is undone by a later close or reclaim")
     }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
+use std::mem;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -133,14 +134,17 @@ impl<'a> Fence<'a> {
             // A panic is a failed wait like any other: unwinding from here would drop, and so unmap, what must stay mapped.
             Kind::Closure(wait) => match catch_unwind(AssertUnwindSafe(|| wait(deadline))) {
                 Ok(result) => result.map_err(Error::WaitFailed),
-                Err(panic) => Err(Error::WaitFailed(
-                    format!("the closure panicked: {}", message(&*panic)).into(),
-                )),
+                Err(panic) => {
+                    let why = format!("the closure panicked: {}", message(&*panic));
+                    // What was thrown may panic when it is dropped, so it never is.
+                    mem::forget(panic);
+                    Err(Error::WaitFailed(why.into()))
+                }
             },
             Kind::Stream { device, stream } => {
                 device
                     .driver()
-                    .with_context(&device, |calls| match deadline {
+                    .with_context(device.raw(), |calls| match deadline {
                         None => calls.stream_synchronize(stream.0 as CUstream),
                         Some(deadline) => {
                             poll(deadline, || calls.stream_is_done(stream.0 as CUstream))
@@ -150,7 +154,7 @@ impl<'a> Fence<'a> {
             Kind::Event { device, event } => {
                 device
                     .driver()
-                    .with_context(&device, |calls| match deadline {
+                    .with_context(device.raw(), |calls| match deadline {
                         None => calls.event_synchronize(event.0 as CUevent),
                         Some(deadline) => {
                             poll(deadline, || calls.event_is_done(event.0 as CUevent))

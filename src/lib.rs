@@ -113,6 +113,7 @@
 
 mod access;
 mod allocation;
+mod bytes;
 mod code;
 mod context;
 mod device;
@@ -124,6 +125,7 @@ mod location;
 mod mapping;
 mod props;
 mod range;
+mod recipe;
 mod report;
 mod reservation;
 #[cfg(feature = "sim")]
@@ -140,7 +142,8 @@ pub use error::{Attempt, DriverFailure, Error, NotUndone, Result, What};
 pub use fence::Fence;
 pub use location::Location;
 pub use mapping::{BackingKind, Mapping, MappingId};
-pub use props::{AllocationProps, Granularity, HandleTypes};
+pub use props::AllocationProps;
+pub use recipe::{Granularity, HandleTypes};
 pub use report::{reset_leak_hook, set_leak_hook, Leak};
 pub use reservation::{CloseError, Closing, Elements, Reservation, ReservationBuilder, View};
 

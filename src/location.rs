@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::device::Device;
 use crate::sys::{CUmemLocation, CUmemLocationType};
 
 /// A place that has memory, and from which memory is accessed (`CUmemLocation`).
@@ -17,7 +16,7 @@ pub enum Location {
     Host,
     /// Host memory of this NUMA node (CUDA 12.2 and newer).
     HostNuma(u32),
-    /// A place this crate has no name for, as the driver reported it.
+    /// A place this crate has no name for, as the driver reported it. One that has a name is not taken under this.
     Other {
         /// `CUmemLocationType`, as a number.
         kind: u32,
@@ -38,6 +37,11 @@ impl Location {
             Location::Device(ordinal) => Some(ordinal),
             _ => None,
         }
+    }
+
+    /// Whether the driver would report the place under this very name.
+    pub(crate) fn is_canonical(self) -> bool {
+        Location::from_raw(self.to_raw()) == self
     }
 
     pub(crate) fn to_raw(self) -> CUmemLocation {
@@ -66,12 +70,6 @@ impl Location {
                 id: raw.id,
             },
         }
-    }
-}
-
-impl From<&Device> for Location {
-    fn from(device: &Device) -> Self {
-        Location::Device(device.ordinal())
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-use crate::allocation::Handle;
+use crate::allocation::{Handle, Memory};
 use crate::driver::{Driver, RawHandle};
 use crate::error::{Error, Result};
 use crate::location::Location;
@@ -55,14 +55,6 @@ pub(crate) enum Backing {
     GivenUp,
     /// As `GivenUp`, but only for the length of an unmap: if that fails, this handle is taken back.
     Released(RawHandle),
-}
-
-/// What there is to know of memory that is to be mapped.
-#[derive(Clone, Copy)]
-pub(crate) struct Memory {
-    pub(crate) size: usize,
-    pub(crate) granularity: usize,
-    pub(crate) location: Location,
 }
 
 /// Where and as which a reservation has memory mapped.

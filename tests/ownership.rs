@@ -346,9 +346,9 @@ fn invariant_8_no_error_is_reported_by_a_later_call() {
     rig.sim.inject(Fault::on(Call::cuMemSetAccess)).unwrap();
     rig.sim.inject(Fault::on(Call::cuMemUnmap)).unwrap();
     kv.map(6 * G, G, &props).unwrap_err();
-    // The release, and the second try.
-    let releases = Fault::on(Call::cuMemRelease).times(2);
-    rig.sim.inject(releases).unwrap();
+    rig.sim
+        .inject(Fault::on(Call::cuMemRelease).times(2))
+        .unwrap();
     rig.driver.is_vmm(kv.base() + 7 * G as u64).unwrap_err();
 
     // Everything else goes on as if nothing had been.

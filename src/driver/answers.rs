@@ -4,8 +4,8 @@ use std::ffi::c_int;
 use std::ops::Range;
 
 use super::RawHandle;
+use crate::bytes::Bytes;
 use crate::error::{Attempt, DriverFailure, Error, Result};
-use crate::range::Bytes;
 use crate::sys::{CUcontext, Call};
 use crate::Code;
 
@@ -43,7 +43,7 @@ pub(super) fn handle(call: Call, raw: RawHandle) -> Result<RawHandle> {
 }
 
 /// Whether this can be a context at all.
-pub(crate) fn context(raw: CUcontext) -> Result<CUcontext> {
+pub(super) fn context(raw: CUcontext) -> Result<CUcontext> {
     match raw.is_null() {
         true => Err(Error::disagreement(
             format!(

@@ -18,7 +18,7 @@ use crate::code::Code;
 use crate::error::{Attempt, DriverFailure, Error, Result};
 use crate::fork;
 use crate::location::Location;
-use crate::props::Recipe;
+use crate::recipe::Recipe;
 use crate::sys::{
     CUcontext, CUdevice_attribute, CUevent, CUmemAccessDesc, CUmemAllocationGranularity_flags,
     CUmemAllocationProp, CUresult, CUstream, CUuuid, Call, DriverCalls,
@@ -268,7 +268,7 @@ impl Calls {
         let properties = recipe.to_raw();
         driver_call!(
             self.cuMemCreate(&mut handle, size, &properties, 0),
-            recipe.attempt(size)
+            creation(recipe, size)
         )?;
         answers::handle(Call::cuMemCreate, handle)
     }
@@ -338,7 +338,7 @@ impl Calls {
         let properties = recipe.to_raw();
         driver_call!(
             self.cuMemGetAllocationGranularity(&mut granularity, &properties, option),
-            recipe.attempt(0)
+            creation(recipe, 0)
         )?;
         Ok(granularity)
     }
@@ -408,5 +408,22 @@ fn is_done(answer: Result<()>) -> Result<bool> {
         Ok(()) => Ok(true),
         Err(error) if error.code() == Some(Code::ERROR_NOT_READY) => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// What a failed creation, or a question about one, was to do.
+fn creation(recipe: &Recipe, size: usize) -> Attempt {
+    let Recipe {
+        location,
+        handle_types,
+        rdma,
+        compression,
+    } = *recipe;
+    Attempt::Create {
+        size,
+        location,
+        handle_types,
+        rdma,
+        compression,
     }
 }

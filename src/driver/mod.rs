@@ -2,25 +2,25 @@
 
 mod answers;
 mod calls;
+mod contexts;
+mod piece;
 mod reserved;
 
 use std::collections::HashMap;
-use std::ffi::c_int;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-pub(crate) use answers::context as check_context;
 pub(crate) use calls::{Calls, RawHandle};
+pub(crate) use contexts::{Context, Contexts, Entered};
+pub(crate) use piece::Piece;
 
 use crate::code::Code;
-use crate::context::Contexts;
-use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::location::Location;
-use crate::props::{Granularity, Recipe};
-use crate::report::{self, Leak};
-use crate::sys::{DriverCalls, Library};
+use crate::recipe::{Granularity, Recipe};
+use crate::report;
+use crate::sys::{CUmemAllocationGranularity_flags, DriverCalls, Library};
 use reserved::Reserved;
 
 /// A CUDA driver: the real one, the simulated one, or one put in between.
@@ -38,21 +38,19 @@ struct Inner {
     device_count: u32,
     version: u32,
     granularities: Mutex<HashMap<Recipe, Granularity>>,
-    unit: OnceLock<usize>,
+    units: OnceLock<Units>,
     contexts: Contexts,
     reserved: Reserved,
     quarantine: Mutex<Vec<Piece>>,
 }
 
-/// Something that the driver would not take back, owned by nobody else.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Piece {
-    /// A handle with one count.
-    Handle { raw: RawHandle, size: usize },
-    /// A reserved range without mappings.
-    Addresses { base: u64, size: usize },
-    /// One retain of a device's primary context.
-    Context { device: c_int },
+/// The granularities of the devices' memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Units {
+    /// The smallest: what a reservation's size is a multiple of.
+    pub(crate) least: usize,
+    /// The largest: what a reservation's base is a multiple of, so that offsets can be aligned for every device.
+    pub(crate) greatest: usize,
 }
 
 impl Driver {
@@ -119,7 +117,7 @@ impl Driver {
                 device_count,
                 version,
                 granularities: Mutex::default(),
-                unit: OnceLock::new(),
+                units: OnceLock::new(),
                 contexts: Contexts::default(),
                 reserved: Reserved::default(),
                 quarantine: Mutex::default(),
@@ -142,38 +140,6 @@ impl Driver {
     #[doc(alias = "cuDeviceGetCount")]
     pub fn device_count(&self) -> u32 {
         self.inner.device_count
-    }
-
-    /// The device with this ordinal.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchDevice`] names how many there are.
-    #[doc(alias = "cuDeviceGet")]
-    pub fn device(&self, ordinal: u32) -> Result<Device> {
-        self.check_device(ordinal)?;
-        Device::get(self, ordinal)
-    }
-
-    /// The device with this UUID.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchUuid`], or a driver failure while the devices were asked.
-    #[doc(alias = "cuDeviceGetUuid")]
-    pub fn device_by_uuid(&self, uuid: [u8; 16]) -> Result<Device> {
-        for device in self.devices() {
-            let device = device?;
-            if device.uuid()? == uuid {
-                return Ok(device);
-            }
-        }
-        Err(Error::NoSuchUuid { uuid })
-    }
-
-    /// All devices, in the order of their ordinals.
-    pub fn devices(&self) -> impl Iterator<Item = Result<Device>> + '_ {
-        (0..self.device_count()).map(|ordinal| self.device(ordinal))
     }
 
     /// Whether virtual memory management made what lies at this address (`cuMemRetainAllocationHandle` knows it).
@@ -230,55 +196,13 @@ impl Driver {
 
     /// Gives a piece back to the driver, or keeps it in quarantine.
     pub(crate) fn give_back(&self, piece: Piece) -> Result<()> {
-        let vacant = match piece {
-            // Freeing them would free what somebody else owns.
-            Piece::Addresses { base, size } if !self.calls().forked() => {
-                let end = base.saturating_add(size as u64);
-                self.inner.reserved.check(&(base..end))
-            }
+        let ours_to_free = match piece {
+            Piece::Addresses { base, size } => self.check_vacant(base, size),
             _ => Ok(()),
         };
-        vacant
+        ours_to_free
             .and_then(|()| piece.give_back(self.calls()))
             .inspect_err(|_| lock(&self.inner.quarantine).push(piece))
-    }
-
-    /// Reserves addresses, aligned as asked and to the unit, that nobody else has.
-    pub(crate) fn reserve(
-        &self,
-        size: usize,
-        alignment: usize,
-        unit: usize,
-        hint: u64,
-    ) -> Result<u64> {
-        let base = self.calls().address_reserve(size, alignment, hint)?;
-        match answers::addresses(base, size, alignment.max(unit))
-            .and_then(|range| self.inner.reserved.claim(range))
-        {
-            Ok(()) => Ok(base),
-            Err(error) => {
-                let undo = self.give_back(Piece::Addresses { base, size }).err();
-                Err(error.with_undo(undo.into_iter().collect()))
-            }
-        }
-    }
-
-    /// Frees addresses that turned out not to be the ones wanted, or keeps them in quarantine.
-    pub(crate) fn unreserve(&self, base: u64, size: usize) -> Result<()> {
-        self.inner.reserved.forget(base);
-        self.give_back(Piece::Addresses { base, size })
-    }
-
-    /// Frees the addresses of a reservation.
-    pub(crate) fn free(&self, base: u64, size: usize) -> Result<()> {
-        let calls = self.calls();
-        if calls.forked() {
-            return Err(Error::ForkedChild); // A thread of the parent may hold the lock for ever.
-        }
-        let range = base..base.saturating_add(size as u64);
-        self.inner
-            .reserved
-            .free(range, || calls.address_free(base, size))
     }
 
     #[inline]
@@ -299,9 +223,12 @@ impl Driver {
     }
 
     pub(crate) fn check_location(&self, location: Location) -> Result<()> {
-        location
-            .device()
-            .map_or(Ok(()), |ordinal| self.check_device(ordinal))
+        match location.device() {
+            Some(ordinal) => self.check_device(ordinal),
+            // One place, one name: rights are kept by it.
+            None if !location.is_canonical() => Err(Error::NoSuchPlace { location }),
+            None => Ok(()),
+        }
     }
 
     /// Granularity of these properties; the driver is asked once for each set of them.
@@ -309,28 +236,35 @@ impl Driver {
         if let Some(known) = lock(&self.inner.granularities).get(recipe) {
             return Ok(*known);
         }
-        let granularity = Granularity::ask(self.calls(), recipe)?;
+        let granularity = ask_granularity(self.calls(), recipe)?;
         lock(&self.inner.granularities).insert(*recipe, granularity);
         Ok(granularity)
     }
 
-    /// The smallest granularity of any device's memory: what a reservation's size is a multiple of.
-    pub(crate) fn unit(&self) -> Result<usize> {
-        if let Some(unit) = self.inner.unit.get() {
-            return Ok(*unit);
+    /// The granularities of the devices' memory; they are asked once.
+    pub(crate) fn units(&self) -> Result<Units> {
+        if let Some(units) = self.inner.units.get() {
+            return Ok(*units);
         }
-        let mut unit = None;
+        let mut units = None;
         for ordinal in 0..self.device_count() {
             let minimum = self
                 .granularity(&Recipe::plain(Location::Device(ordinal)))?
                 .minimum();
-            unit = Some(unit.map_or(minimum, |least: usize| least.min(minimum)));
+            let so_far = units.unwrap_or(Units {
+                least: minimum,
+                greatest: minimum,
+            });
+            units = Some(Units {
+                least: so_far.least.min(minimum),
+                greatest: so_far.greatest.max(minimum),
+            });
         }
-        let unit = unit.ok_or(Error::NoSuchDevice {
+        let units = units.ok_or(Error::NoSuchDevice {
             ordinal: 0,
             count: 0,
         })?;
-        Ok(*self.inner.unit.get_or_init(|| unit))
+        Ok(*self.inner.units.get_or_init(|| units))
     }
 
     pub(crate) fn contexts(&self) -> &Contexts {
@@ -338,18 +272,35 @@ impl Driver {
     }
 }
 
-impl Piece {
-    fn give_back(self, calls: &Calls) -> Result<()> {
-        match self {
-            Piece::Handle { raw, size } => calls.mem_release(raw, size),
-            Piece::Addresses { base, size } => calls.address_free(base, size),
-            Piece::Context { device } => calls.primary_context_release(device),
+fn ask_granularity(calls: &Calls, recipe: &Recipe) -> Result<Granularity> {
+    use CUmemAllocationGranularity_flags as Flags;
+    let ask = |option| {
+        let value = calls.mem_granularity(recipe, option)?;
+        match value.is_power_of_two() {
+            true => Ok(value),
+            false => Err(Error::disagreement(
+                "a granularity is a power of two".into(),
+                format!("says {value} for memory on {}", recipe.location),
+            )),
         }
+    };
+    let minimum = ask(Flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM)?;
+    let recommended = ask(Flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)?;
+    match minimum <= recommended {
+        true => Ok(Granularity::new(minimum, recommended)),
+        false => Err(Error::disagreement(
+            format!("what is recommended is a multiple of the minimum, {minimum}"),
+            format!("recommends {recommended} for memory on {}", recipe.location),
+        )),
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // Everything is the parent's, and so may be a lock that was held when the process forked.
+        if self.calls.forked() {
+            return;
+        }
         let mut pieces = std::mem::take(
             self.quarantine
                 .get_mut()
@@ -357,15 +308,13 @@ impl Drop for Inner {
         );
         pieces.extend(self.contexts.take());
         for piece in pieces.into_iter().rev() {
-            if let Err(error) = piece.give_back(&self.calls) {
-                report::leaked(match piece {
-                    Piece::Handle { size, .. } => Leak::Memory { size, error },
-                    Piece::Addresses { base, size } => Leak::Addresses { base, size, error },
-                    Piece::Context { device } => Leak::Context {
-                        device: device.unsigned_abs(),
-                        error,
-                    },
-                });
+            let ours_to_free = match piece {
+                // A reservation that was leaked may lie there.
+                Piece::Addresses { base, size } => self.reserved.check(base, size),
+                _ => Ok(()),
+            };
+            if let Err(error) = ours_to_free.and_then(|()| piece.give_back(&self.calls)) {
+                report::leaked(piece.leaked(error));
             }
         }
     }

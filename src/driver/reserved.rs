@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 
-use super::lock;
+use super::{answers, lock, Driver, Piece};
 use crate::error::{Error, Result};
 
 /// The live reservations of a driver, as base and end.
@@ -30,9 +30,10 @@ impl Reserved {
     }
 
     /// The range overlaps no reservation that lives.
-    pub(super) fn check(&self, range: &Range<u64>) -> Result<()> {
-        match overlapping(&lock(&self.0), range) {
-            Some(other) => Err(overlap(range, &other)),
+    pub(super) fn check(&self, base: u64, size: usize) -> Result<()> {
+        let range = base..base.saturating_add(size as u64);
+        match overlapping(&lock(&self.0), &range) {
+            Some(other) => Err(overlap(&range, &other)),
             None => Ok(()),
         }
     }
@@ -44,6 +45,49 @@ impl Reserved {
         free().inspect_err(|_| {
             lock(&self.0).insert(range.start, range.end);
         })
+    }
+}
+
+impl Driver {
+    /// Reserves addresses that are as they must be and that nobody else has.
+    pub(crate) fn reserve(&self, size: usize, alignment: usize, hint: u64) -> Result<u64> {
+        let multiple = alignment.max(self.units()?.least);
+        let base = self.calls().address_reserve(size, alignment, hint)?;
+        let claimed = answers::addresses(base, size, multiple)
+            .and_then(|range| self.inner.reserved.claim(range));
+        match claimed {
+            Ok(()) => Ok(base),
+            Err(error) => {
+                let undo = self.give_back(Piece::Addresses { base, size }).err();
+                Err(error.with_undo(undo.into_iter().collect()))
+            }
+        }
+    }
+
+    /// Frees addresses that turned out not to be the ones wanted, or keeps them in quarantine.
+    pub(crate) fn unreserve(&self, base: u64, size: usize) -> Result<()> {
+        self.inner.reserved.forget(base);
+        self.give_back(Piece::Addresses { base, size })
+    }
+
+    /// Frees the addresses of a reservation.
+    pub(crate) fn free(&self, base: u64, size: usize) -> Result<()> {
+        let calls = self.calls();
+        // A thread of the parent may have held the lock when the process forked.
+        if calls.forked() {
+            return Err(Error::ForkedChild);
+        }
+        let range = base..base.saturating_add(size as u64);
+        let reserved = &self.inner.reserved;
+        reserved.free(range, || calls.address_free(base, size))
+    }
+
+    /// No reservation lies there: freeing these addresses would free its own.
+    pub(super) fn check_vacant(&self, base: u64, size: usize) -> Result<()> {
+        match self.calls().forked() {
+            true => Err(Error::ForkedChild),
+            false => self.inner.reserved.check(base, size),
+        }
     }
 }
 

@@ -56,6 +56,8 @@ impl ReservationBuilder {
 
     /// Who may do what with everything that is mapped in the reservation: granted with every map.
     ///
+    /// Of a device only its ordinal counts, as the driver of [`reserve`](Self::reserve) numbers devices.
+    ///
     /// A host location's rights hold for host memory only: the driver has none to give on a device's. Without any call of this,
     /// mappings are accessible to nobody until [`set_access`](Reservation::set_access) or [`grant`](Reservation::grant).
     pub fn access(mut self, location: impl Into<Location>, access: Access) -> Self {
@@ -68,18 +70,19 @@ impl ReservationBuilder {
     /// # Errors
     ///
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Misaligned`] (the size, and an address asked for, must be multiples of the
-    /// granularity), [`Error::BadAlignment`], [`Error::Overflow`], [`Error::NoSuchDevice`], [`Error::DuplicateAccess`]. From the driver: [`Error::OutOfAddressSpace`],
+    /// granularity), [`Error::BadAlignment`], [`Error::Overflow`], [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::DuplicateAccess`]. From the driver: [`Error::OutOfAddressSpace`],
     /// [`Error::HintNotHonoured`], or another failure.
     #[doc(alias = "cuMemAddressReserve")]
     pub fn reserve(self, driver: &Driver) -> Result<Reservation> {
         let rights = self.rights(driver)?;
         let unit = self.check(driver)?;
+        let alignment = self.base_alignment(driver)?;
         let (asked, exactly) = match self.address {
             Place::Anywhere => (0, None),
             Place::Hint(address) => (address, None),
             Place::Exactly(address) => (address, Some(address)),
         };
-        let base = driver.reserve(self.size, self.alignment, driver.unit()?, asked)?;
+        let base = driver.reserve(self.size, alignment, asked)?;
         match exactly {
             Some(wanted) if wanted != base => {
                 let undo = driver.unreserve(base, self.size).err();
@@ -108,6 +111,21 @@ impl ReservationBuilder {
         Ok(rights)
     }
 
+    /// What is asked of the driver: its own choice will not do for the coarser of devices whose granularities differ. An address that was
+    /// asked for stays what it is.
+    fn base_alignment(&self, driver: &Driver) -> Result<usize> {
+        let units = driver.units()?;
+        let asked = match self.address {
+            Place::Anywhere => 0,
+            Place::Hint(address) | Place::Exactly(address) => address,
+        };
+        let can = asked % units.greatest as u64 == 0;
+        Ok(match can && units.greatest > units.least {
+            true => self.alignment.max(units.greatest),
+            false => self.alignment,
+        })
+    }
+
     /// Gives the unit: what sizes and offsets in the reservation are multiples of at least.
     fn check(&self, driver: &Driver) -> Result<usize> {
         if self.size == 0 {
@@ -120,7 +138,7 @@ impl ReservationBuilder {
                 alignment: self.alignment,
             });
         }
-        let unit = driver.unit()?;
+        let unit = driver.units()?.least;
         aligned(What::ReservationSize, self.size, unit)?;
         if let Place::Hint(address) | Place::Exactly(address) = self.address {
             let address = usize::try_from(address).map_err(|_| Error::Overflow {

@@ -35,6 +35,22 @@ impl CloseError {
             kept: Vec::new(),
         })
     }
+
+    /// The first failure with the further ones attached, for a caller that gives the reservation up: it is dropped, which
+    /// tries once more, waits for nothing, and reports what it has to leak.
+    ///
+    /// ```
+    /// # use cuda_vmm::{sim::Simulation, Driver, Reservation};
+    /// fn end(kv: Reservation) -> cuda_vmm::Result<()> {
+    ///     kv.close().map_err(|unclosed| unclosed.into_error())
+    /// }
+    /// # let driver = Driver::simulated(&Simulation::new())?;
+    /// # end(Reservation::builder(2 << 20).reserve(&driver)?)?;
+    /// # Ok::<_, cuda_vmm::Error>(())
+    /// ```
+    pub fn into_error(self) -> Error {
+        self.error.with_undo(self.further)
+    }
 }
 
 impl fmt::Debug for CloseError {
@@ -48,25 +64,30 @@ impl fmt::Debug for CloseError {
     }
 }
 
+/// `the reservation is not closed (still held: 2 mappings, 1 handle, the addresses): cuMemUnmap ...`
 impl fmt::Display for CloseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the reservation could not be closed, {} mappings are left: {}",
-            self.reservation.mapping_count(),
-            self.error
-        )?;
+        let Reservation { table, stuck, .. } = &self.reservation;
+        f.write_str("the reservation is not closed (still held: ")?;
+        match table.len() {
+            0 => {}
+            1 => f.write_str("1 mapping, ")?,
+            count => write!(f, "{count} mappings, ")?,
+        }
+        match stuck.len() {
+            0 => {}
+            1 => f.write_str("1 handle, ")?,
+            count => write!(f, "{count} handles, ")?,
+        }
+        write!(f, "the addresses): {}", self.error)?;
         self.further
             .iter()
             .try_for_each(|error| write!(f, "; {error}"))
     }
 }
 
-impl std::error::Error for CloseError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
+/// The message holds every failure, so there is no further source.
+impl std::error::Error for CloseError {}
 
 /// What is to become of the memory of a mapping that was undone.
 enum Disposal<'a> {

@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::driver::Calls;
 use crate::error::{Error, Result};
 use crate::location::Location;
-use crate::mapping::Mapping;
+use crate::mapping::{BackingKind, Mapping};
 
 impl Reservation {
     /// Copies bytes from the host to `[offset, offset + bytes.len())`.
@@ -20,11 +20,12 @@ impl Reservation {
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Hole`], [`Error::NoAccess`]. Else a driver failure.
     #[doc(alias = "cuMemcpyHtoD")]
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
-        let address = self.address(offset);
         let device = self.device_that(&[self
             .beneath(offset, bytes.len())?
             .needing(Access::ReadWrite)?])?;
-        self.run(&device, |calls| calls.copy_to_device(address, bytes))
+        self.run(&device, |calls| {
+            calls.copy_to_device(self.address(offset), bytes)
+        })
     }
 
     /// Copies `[offset, offset + bytes.len())` to the host.
@@ -34,10 +35,11 @@ impl Reservation {
     /// As [`write`](Reservation::write).
     #[doc(alias = "cuMemcpyDtoH")]
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        let address = self.address(offset);
         let device =
             self.device_that(&[self.beneath(offset, bytes.len())?.needing(Access::Read)?])?;
-        self.run(&device, |calls| calls.copy_to_host(bytes, address))
+        self.run(&device, |calls| {
+            calls.copy_to_host(bytes, self.address(offset))
+        })
     }
 
     /// Sets every byte of `[offset, offset + size)`.
@@ -54,7 +56,8 @@ impl Reservation {
         })
     }
 
-    /// Copies `size` bytes from one place of this reservation to another that does not overlap it.
+    /// Copies `size` bytes from one place of this reservation to another that shares no memory with it, neither by its addresses
+    /// nor by way of a mirror (as far as the handles of both are held).
     ///
     /// # Errors
     ///
@@ -63,13 +66,7 @@ impl Reservation {
     pub fn copy_within(&mut self, to: usize, from: usize, size: usize) -> Result<()> {
         let target = self.beneath(to, size)?.needing(Access::ReadWrite)?;
         let source = self.beneath(from, size)?.needing(Access::Read)?;
-        if to.abs_diff(from) < size {
-            return Err(Error::OverlappingCopy {
-                to: target.range(),
-                from: source.range(),
-            });
-        }
-        let device = self.device_that(&[target, source])?;
+        let device = self.device_that_copies(target, source)?;
         self.run(&device, |calls| {
             calls.copy_on_device(self.address(to), self.address(from), size)
         })
@@ -79,7 +76,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// As [`write`](Reservation::write), [`Error::ForeignDriver`], and [`Error::NoCommonDevice`].
+    /// As [`copy_within`](Reservation::copy_within), and [`Error::ForeignDriver`].
     #[doc(alias = "cuMemcpyDtoD")]
     pub fn copy_from(
         &mut self,
@@ -93,17 +90,27 @@ impl Reservation {
         }
         let target = self.beneath(to, size)?.needing(Access::ReadWrite)?;
         let source = other.beneath(from, size)?.needing(Access::Read)?;
-        let device = self.device_that(&[target, source])?;
+        let device = self.device_that_copies(target, source)?;
         self.run(&device, |calls| {
             calls.copy_on_device(self.address(to), other.address(from), size)
         })
     }
 
     fn run(&self, device: &Device, operation: impl FnOnce(&Calls) -> Result<()>) -> Result<()> {
-        self.driver.with_context(device, |calls| {
+        self.driver.with_context(device.raw(), |calls| {
             operation(calls)?;
             calls.default_stream_synchronize()
         })
+    }
+
+    fn device_that_copies(&self, target: Need<'_>, source: Need<'_>) -> Result<Device> {
+        if target.overlaps(&source) {
+            return Err(Error::OverlappingCopy {
+                to: target.range(),
+                from: source.range(),
+            });
+        }
+        self.device_that(&[target, source])
     }
 
     /// A device that has what the range needs, or what both the target and the source of a copy need.
@@ -180,6 +187,41 @@ impl Need<'_> {
     fn met_by(&self, location: Location) -> bool {
         let mut mappings = self.mappings();
         mappings.all(|mapping| self.reservation.rights_of(mapping, location) >= self.access)
+    }
+
+    /// Whether the two ranges share memory.
+    fn overlaps(&self, other: &Need<'_>) -> bool {
+        let (here, there) = (self.addresses(), other.addresses());
+        if here.start < there.end && there.start < here.end {
+            return true;
+        }
+        // Memory that two mappings share was mapped from an allocation in one of them at least.
+        let shared = |mapping: &&Mapping| mapping.backing() == BackingKind::Shared;
+        let mirrors = |mine: &Mapping, theirs: &Mapping| {
+            let (mine_part, their_part) = (self.part_of(mine), other.part_of(theirs));
+            mine.raw_handle().is_some()
+                && mine.raw_handle() == theirs.raw_handle()
+                && mine_part.start < their_part.end
+                && their_part.start < mine_part.end
+        };
+        self.mappings()
+            .filter(shared)
+            .any(|mine| other.mappings().any(|theirs| mirrors(mine, theirs)))
+            || other
+                .mappings()
+                .filter(shared)
+                .any(|theirs| self.mappings().any(|mine| mirrors(mine, theirs)))
+    }
+
+    fn addresses(&self) -> Range<u64> {
+        self.reservation.address(self.asked.start)..self.reservation.address(self.asked.end)
+    }
+
+    /// Which bytes of the mapping's memory the range covers.
+    fn part_of(&self, mapping: &Mapping) -> Range<usize> {
+        let range = mapping.range();
+        let part = self.asked.start.max(range.start)..self.asked.end.min(range.end);
+        part.start - range.start..part.end - range.start
     }
 
     fn refusal(&self) -> Error {

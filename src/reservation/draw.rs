@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::Range;
 
 use super::Reservation;
+use crate::bytes::Bytes;
 use crate::mapping::{BackingKind, Mapping};
-use crate::range::Bytes;
 
 /// Columns of the bar.
 const WIDTH: usize = 64;

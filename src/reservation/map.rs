@@ -1,10 +1,10 @@
 //! Mapping: create, map, grant; all or nothing.
 
 use super::Reservation;
-use crate::allocation::{is_partial_map, Allocation, Handle, Origin};
+use crate::allocation::{is_partial_map, Allocation, Handle, Memory, Origin};
 use crate::driver::Driver;
 use crate::error::{Error, Result, What};
-use crate::mapping::{Backing, Mapping, MappingId, Memory, Place};
+use crate::mapping::{Backing, Mapping, MappingId, Place};
 use crate::props::AllocationProps;
 use crate::range::{aligned, within};
 
@@ -81,9 +81,10 @@ impl Reservation {
         })?;
         self.place(offset, memory, Backing::Shared(handle))
             .map_err(|error| match allocation.origin() {
-                Origin::Raw if is_partial_map(&error) => Error::WrongSize {
-                    claimed: memory.size,
-                },
+                Origin::Raw if is_partial_map(&error) => {
+                    let claimed = memory.size;
+                    Error::WrongSize { claimed }.with_undo(error.into_parts().undo)
+                }
                 _ => error,
             })
     }
@@ -103,6 +104,10 @@ impl Reservation {
         let granularity = granularity()?;
         aligned(What::Offset, offset, granularity.max(self.unit))?;
         aligned(What::Size, size, granularity.max(self.unit))?;
+        if granularity > self.unit {
+            // The base is a multiple of the unit, and of more unless another was asked for.
+            aligned(What::Address, self.address(offset) as usize, granularity)?;
+        }
         match self.first_in(&range) {
             Some(existing) => Err(Error::Overlap {
                 existing: self.bytes(existing),

@@ -88,7 +88,8 @@ pub struct Reservation {
 struct Policy {
     rights: Rights,
     device_memory: Grants,
-    host_memory: Grants,
+    /// Where that differs: when the policy names a host location.
+    host_memory: Option<Grants>,
 }
 
 /// The part of a policy that applies to one kind of memory, ready for the driver.
@@ -302,7 +303,9 @@ impl Policy {
                 rights: intern(sets, rights),
             }
         };
-        let (device_memory, host_memory) = (grants(Location::Device(0)), grants(Location::Host));
+        let device_memory = grants(Location::Device(0));
+        let names_host = policy.iter().any(|(location, _)| location.is_host());
+        let host_memory = names_host.then(|| grants(Location::Host));
         Policy {
             rights: policy,
             device_memory,
@@ -311,10 +314,8 @@ impl Policy {
     }
 
     fn grants(&self, backing: Location) -> &Grants {
-        match backing.is_host() {
-            true => &self.host_memory,
-            false => &self.device_memory,
-        }
+        let host_memory = self.host_memory.as_ref().filter(|_| backing.is_host());
+        host_memory.unwrap_or(&self.device_memory)
     }
 }
 

@@ -12,7 +12,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::NoSuchDevice`], [`Error::PartialMapping`], [`Error::Hole`] (the
+    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::PartialMapping`], [`Error::Hole`] (the
     /// driver would skip a hole silently). A driver failure changes no rights.
     #[doc(alias = "cuMemSetAccess")]
     pub fn set_access(
@@ -38,7 +38,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchDevice`], or a driver failure. The policy and all rights are then as before, unless the error says that
+    /// [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], or a driver failure. The policy and all rights are then as before, unless the error says that
     /// undoing failed too: then the mappings that it names no longer have their old rights.
     #[doc(alias = "cuMemSetAccess")]
     pub fn grant(&mut self, location: impl Into<Location>, access: Access) -> Result<()> {
@@ -83,7 +83,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`], [`Error::NoSuchDevice`], [`Error::Hole`] where nothing is mapped, [`Error::Disagreement`] where the driver's answer is
+    /// [`Error::OutOfRange`], [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::Hole`] where nothing is mapped, [`Error::Disagreement`] where the driver's answer is
     /// not what was granted, or a driver failure.
     #[doc(alias = "cuMemGetAccess")]
     pub fn access_of(&self, offset: usize, location: impl Into<Location>) -> Result<Access> {

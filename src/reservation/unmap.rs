@@ -18,8 +18,25 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// [`Error::NotMapped`] where the mapping was unmapped by range before, or is another reservation's. [`Error::Disagreement`] where the driver knows of
-    /// no such mapping, which is then in quarantine. Another driver failure leaves everything mapped.
+    /// [`Error::NotMapped`] where the mapping was unmapped by range before, or is another reservation's. [`Error::Disagreement`]
+    /// where the driver knows of no such mapping, which is then in quarantine. Any driver failure leaves everything mapped; the id is used up, and [`id_at`](Reservation::id_at) gives it again:
+    ///
+    /// ```
+    /// # use cuda_vmm::{sim::{Fault, Simulation}, sys::Call, AllocationProps, Driver, Reservation};
+    /// # let sim = Simulation::new();
+    /// # let driver = Driver::simulated(&sim)?;
+    /// # let props = AllocationProps::on(&driver.device(0)?);
+    /// # let mut kv = Reservation::builder(8 << 20).reserve(&driver)?;
+    /// let block = kv.map(0, 2 << 20, &props)?;
+    /// # sim.inject(Fault::on(Call::cuMemUnmap))?;
+    /// if let Err(error) = kv.unmap(block) {
+    ///     eprintln!("will try again: {error}");
+    ///     let block = kv.id_at(0).expect("it is still mapped");
+    ///     kv.unmap(block)?;
+    /// }
+    /// # kv.close()?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     #[doc(alias = "cuMemUnmap")]
     pub fn unmap(&mut self, id: MappingId) -> Result<()> {
         match self.mapping(&id).map(Mapping::range) {
@@ -33,7 +50,7 @@ impl Reservation {
     /// # Errors
     ///
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Hole`], [`Error::PartialMapping`] (the driver itself would say
-    /// SUCCESS to holes). A driver failure leaves everything mapped; [`Error::Disagreement`] puts it into quarantine.
+    /// SUCCESS to holes). A driver failure leaves everything mapped.
     #[doc(alias = "cuMemUnmap")]
     pub fn unmap_range(&mut self, offset: usize, size: usize) -> Result<()> {
         let range = self.whole(offset, size)?.asked;

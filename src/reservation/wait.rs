@@ -69,9 +69,9 @@ impl Reservation {
         let slot = Arc::new(Mutex::new(Some(self)));
         let theirs = slot.clone();
         let work = move || {
-            lock(&theirs)
-                .take()
-                .map_or(Ok(()), |reservation| reservation.wait_and_close(fence))
+            // Bound, so that the lock is not held over the wait.
+            let reservation = lock(&theirs).take();
+            reservation.map_or(Ok(()), |reservation| reservation.wait_and_close(fence))
         };
         match Builder::new().name("cuda-vmm-close".into()).spawn(work) {
             Ok(thread) => Ok(Closing { thread }),

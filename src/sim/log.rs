@@ -12,13 +12,13 @@ use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fmt;
 
+use crate::code::Code;
 use crate::sys::{
     CUcontext, CUctx_st, CUdevice_attribute, CUevent, CUevent_st, CUmemAccessDesc,
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
     CUmemLocation, CUmemRangeHandleType, CUpointer_attribute, CUresult, CUstream, CUstream_st,
     CUuuid, Call,
 };
-use crate::Code;
 
 use super::place::Place;
 

@@ -333,7 +333,7 @@ pub const OPERATIONS: &[Operation] = &[
         else {
             unreachable!("the preparation reserves twice");
         };
-        kv.copy_from(3 * G, other, 4 * G - 64, 128)
+        kv.copy_from(4 * G - 64, other, G, 128)
     }),
     Operation::new("Reservation::view", "", furnished, |stage| {
         let view = stage.kv().view(3 * G, 2 * G)?;

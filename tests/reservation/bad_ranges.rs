@@ -48,6 +48,14 @@ const ALL: [Ranged; 7] = [
     VIEW,
 ];
 
+/// Copies to and from the host, whose size is a slice's.
+const WRITE: Ranged = ("write", |_, kv, offset, size| {
+    kv.write(offset, &vec![1; size])
+});
+const READ: Ranged = ("read", |_, kv, offset, size| {
+    kv.read(offset, &mut vec![0; size])
+});
+
 /// Those that need what they name to be mapped.
 const MAPPED: [Ranged; 5] = [UNMAP_RANGE, SET_ACCESS, FILL, COPY_WITHIN, VIEW];
 
@@ -145,6 +153,29 @@ fn a_negative_offset_as_a_huge_one() {
         },
         "offset 18446744073705357312 + size 4194304 overflows: was a negative number converted to an unsigned one?",
     );
+}
+
+#[test]
+fn host_copies_at_offsets_that_no_address_has() {
+    for offset in [8 * G, usize::MAX / 2, usize::MAX - 8] {
+        let error = Error::OutOfRange {
+            offset,
+            size: 8,
+            len: 8 * G,
+        };
+        let text = format!(
+            "[{offset}, {}) is outside [0, 16777216): the reservation has 16777216 bytes (16 MiB); \
+             offsets and sizes are bytes, not elements",
+            offset + 8
+        );
+        each(&[WRITE, READ], offset, 8, &error, &text);
+    }
+    let error = Error::Overflow {
+        offset: usize::MAX,
+        size: 8,
+    };
+    let text = "offset 18446744073709551615 + size 8 overflows: was a negative number converted to an unsigned one?";
+    each(&[WRITE, READ], usize::MAX, 8, &error, text);
 }
 
 #[test]
@@ -317,7 +348,7 @@ fn copies_of_both_ranges() {
             to: 8..24,
             from: 0..16,
         },
-        "[0, 16) cannot be copied to [8, 24), which overlaps it: copy by way of a third range",
+        "[0, 16) cannot be copied to [8, 24), which shares memory with it: copy by way of a third range",
     );
     let mut other = rig.reserve(1);
     other.map(0, G, &rig.props()).unwrap();

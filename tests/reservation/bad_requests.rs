@@ -1,10 +1,10 @@
 //! Requests that cannot be met: sizes, alignments, addresses, devices, handles.
 
-use cuda_vmm::sim::Simulation;
-use cuda_vmm::sys::Call;
+use cuda_vmm::sim::{Fault, Simulation};
+use cuda_vmm::sys::{CUresult, Call};
 use cuda_vmm::{
-    Access, Allocation, AllocationProps, Driver, Error, Location, Reservation, ReservationBuilder,
-    What,
+    Access, Allocation, AllocationProps, Code, Driver, Error, Location, Reservation,
+    ReservationBuilder, What,
 };
 
 use crate::rig::{same, says, Rig, G};
@@ -219,6 +219,43 @@ fn rights_for_a_device_twice() {
 }
 
 #[test]
+fn a_place_under_another_name() {
+    let rig = Rig::new();
+    let mut kv = rig.reserve(2);
+    kv.map(0, G, &rig.props()).unwrap();
+    let device = |id| Location::Other { kind: 1, id };
+    for location in [
+        device(0),
+        device(7),
+        Location::Other { kind: 2, id: 0 },
+        Location::Other { kind: 3, id: 0 },
+        Location::HostNuma(u32::MAX),
+        Location::HostNuma(1 << 31),
+    ] {
+        let expected = Error::NoSuchPlace { location };
+        let builder = Reservation::builder(G)
+            .access(rig.device(), Access::ReadWrite)
+            .access(location, Access::Read);
+        same(&refused(&rig, builder), &expected);
+        let set = |kv: &mut Reservation| kv.set_access(0, G, location, Access::Read);
+        same(&rig.refused(&mut kv, set), &expected);
+        let grant = |kv: &mut Reservation| kv.grant(location, Access::Read);
+        same(&rig.refused(&mut kv, grant), &expected);
+        let ask = |kv: &mut Reservation| kv.access_of(0, location);
+        same(&rig.refused(&mut kv, ask), &expected);
+    }
+    let nowhere = AllocationProps::on_host_numa(&rig.driver, u32::MAX);
+    says(
+        &rig.refused(&mut kv, |_| nowhere.create(G)),
+        &Error::NoSuchPlace {
+            location: Location::HostNuma(u32::MAX),
+        },
+        "host NUMA node 4294967295 names no place: use Location::Device, Location::Host, or Location::HostNuma with \
+         a node below 2147483648",
+    );
+}
+
+#[test]
 fn memory_of_another_driver() {
     let (rig, other) = (Rig::new(), Rig::new());
     let mut kv = rig.reserve(4);
@@ -258,6 +295,34 @@ fn a_raw_handle_of_another_size() {
     assert_eq!((rig.sim.snapshot(), kv.to_string()), before);
     page.release().unwrap();
     kv.close().unwrap();
+    rig.leaves_nothing();
+}
+
+#[test]
+fn a_raw_handle_of_another_size_that_could_not_be_unmapped() {
+    let rig = Rig::new();
+    let mut kv = rig.reserve(4);
+    let raw = rig.props().create(G).unwrap().into_raw().unwrap();
+    let page = unsafe { Allocation::from_raw(&rig.driver, raw, G) }.unwrap();
+    let unsupported = |call| Fault::on(call).code(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+
+    // Its size is right; what is not supported is the grant.
+    rig.sim.inject(unsupported(Call::cuMemSetAccess)).unwrap();
+    let error = kv.map_existing(0, &page).unwrap_err();
+    let Error::Driver(failure) = &error else {
+        panic!("{error}");
+    };
+    let said = (failure.call, failure.code);
+    assert_eq!(said, (Call::cuMemSetAccess, Code::ERROR_NOT_SUPPORTED));
+
+    // What could not be undone is never lost from the error.
+    rig.sim.inject(unsupported(Call::cuMemSetAccess)).unwrap();
+    rig.sim.inject(Fault::on(Call::cuMemUnmap)).unwrap();
+    let error = kv.map_existing(0, &page).unwrap_err();
+    assert_eq!(error.undo_failures().len(), 1, "{error}");
+    assert_eq!(kv.quarantined(), 1);
+    kv.close().unwrap();
+    page.release().unwrap();
     rig.leaves_nothing();
 }
 

@@ -2,7 +2,7 @@
 
 use cuda_vmm::sim::{Fault, Simulation};
 use cuda_vmm::sys::{CUresult, Call, DriverCalls};
-use cuda_vmm::{Access, Code, Error, Location, Reservation};
+use cuda_vmm::{Access, Allocation, Code, Error, Location, Reservation};
 
 use crate::rig::{says, Rig, G};
 
@@ -240,4 +240,37 @@ fn a_quarantined_mapping_is_named() {
     kv.map(G, G, &rig.props()).unwrap();
     kv.write(G - 2, b"seam").unwrap();
     kv.close().unwrap();
+}
+
+#[test]
+fn a_mirror_of_the_source_is_no_target() {
+    for rig in both() {
+        let builder = Reservation::builder(8 * G).access(&rig.devices[0], Access::ReadWrite);
+        let mut kv = builder.reserve(&rig.driver).unwrap();
+        let page = rig.props().create(2 * G).unwrap();
+        kv.map_existing(0, &page).unwrap();
+        kv.map_existing(4 * G, &page).unwrap();
+        kv.map(2 * G, G, &rig.props()).unwrap();
+        let refused = |result| {
+            assert!(
+                matches!(result, Err(Error::OverlappingCopy { to, .. }) if to == (4 * G + 10..4 * G + 110))
+            );
+        };
+        refused(kv.copy_within(4 * G + 10, 0, 100));
+        refused(kv.copy_within(4 * G + 10, 109, 100));
+        // Beside each other in the same memory is no overlap, and neither is other memory.
+        kv.copy_within(4 * G + 10, 110, 100).unwrap();
+        kv.copy_within(4 * G + 10, 2 * G, 100).unwrap();
+
+        let mut other = Reservation::builder(2 * G)
+            .access(&rig.devices[0], Access::ReadWrite)
+            .reserve(&rig.driver)
+            .unwrap();
+        let retained = Allocation::retain(&rig.driver, kv.base() + 2 * G as u64).unwrap();
+        other.map_existing(0, &retained).unwrap();
+        let error = other.copy_from(0, &kv, 2 * G, 8).unwrap_err();
+        assert!(matches!(error, Error::OverlappingCopy { .. }), "{error}");
+        other.close().unwrap();
+        kv.close().unwrap();
+    }
 }

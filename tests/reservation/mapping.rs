@@ -236,6 +236,44 @@ fn entries_of_the_host_hold_for_host_memory_only() {
 }
 
 #[test]
+fn a_base_is_aligned_for_the_coarser_of_two_devices() {
+    const FINE: usize = 64 << 10;
+    let rig = Rig::with(
+        Simulation::builder()
+            .device(SimDevice::new().granularity(FINE, FINE))
+            .device(SimDevice::new()),
+    );
+    let coarse = AllocationProps::on(&rig.devices[1]);
+    let sized = |bytes| Reservation::builder(bytes);
+    // What is taken before leaves no base aligned by chance.
+    let odd = sized(FINE).reserve(&rig.driver).unwrap();
+    let odder = sized(3 * FINE).reserve(&rig.driver).unwrap();
+    let mut kv = sized(4 * G).reserve(&rig.driver).unwrap();
+    assert_eq!(kv.granularity(), FINE);
+    kv.map(0, G, &coarse).unwrap();
+    kv.map(3 * G, FINE, &rig.props()).unwrap();
+    let hinted = sized(4 * G).hint(kv.base()).reserve(&rig.driver).unwrap();
+    assert_eq!(hinted.base() % G as u64, 0);
+
+    // At an address that was asked for, it is the offset that has to make up for it.
+    let wanted = 0x2000_0000_0000 + FINE as u64;
+    let mut at = sized(4 * G)
+        .exact_address(wanted)
+        .reserve(&rig.driver)
+        .unwrap();
+    let error = rig.refused(&mut at, |at| at.map(0, G, &coarse));
+    let expected = Error::Misaligned {
+        what: What::Address,
+        value: wanted as usize,
+        granularity: G,
+    };
+    same(&error, &expected);
+    for kv in [odd, odder, kv, hinted, at] {
+        kv.close().unwrap();
+    }
+}
+
+#[test]
 fn devices_of_two_granularities_share_a_reservation() {
     let rig = Rig::with(
         Simulation::builder()

@@ -122,3 +122,24 @@ fn a_handle_that_cannot_be_taken_back_is_given_up() {
     kv.close().unwrap();
     rig.leaves_nothing();
 }
+
+#[test]
+fn a_page_that_is_released_after_the_unmap_and_is_not() {
+    let rig = Rig::new();
+    let mut kv = rig.reserve(2);
+    let page = rig.props().create(G).unwrap();
+    kv.map_existing(0, &page).unwrap();
+    kv.map_existing(G, &page).unwrap();
+    drop(page);
+    // Two mappings of the range share the count, so it is given back when both are unmapped.
+    rig.sim.inject(Fault::on(Call::cuMemRelease)).unwrap();
+    let error = kv.unmap_range(0, 2 * G).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cuMemRelease (a handle of 2097152 bytes (2 MiB)) failed with CUDA_ERROR_UNKNOWN (999); \
+         what is left is kept and is undone by a later close or reclaim"
+    );
+    assert_eq!((kv.mapping_count(), kv.quarantined()), (0, 1));
+    kv.close().unwrap();
+    rig.leaves_nothing();
+}

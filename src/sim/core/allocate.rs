@@ -10,7 +10,7 @@ use crate::sys::{
 use super::super::misuse::MisuseKind;
 use super::super::place::Place;
 use super::abi::{In, Out};
-use super::backend::{Identity, Origin, Store};
+use super::store::{Identity, Origin, Store};
 use super::{demand, invalid, refuse, Answer, State};
 
 /// Handles look like the pointers they are on a real driver, and none is ever given out twice: so whether a value was a handle

@@ -6,7 +6,7 @@ use crate::sys::Call;
 
 use super::super::place::{Place, Rights};
 use super::abi::{Raw, Token};
-use super::backend::{End, Segment};
+use super::store::{End, Segment};
 use super::{demand, invalid, Answer, State};
 
 /// What a stream can be given to do.

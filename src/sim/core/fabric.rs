@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 
 use crate::sys::CUmemFabricHandle;
 
-use super::backend::{Identity, Store};
+use super::store::{Identity, Store};
 
 const MAGIC: &[u8; 8] = b"cuvmmfab";
 

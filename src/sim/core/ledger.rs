@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::backend::{End, Identity, Segment, Store};
+use super::store::{End, Identity, Segment, Store};
 
 /// Small enough that a short write costs little, large enough that a large one makes few pages.
 const PAGE: u64 = 64 << 10;

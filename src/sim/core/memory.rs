@@ -19,7 +19,7 @@ use crate::sys::CUresult;
 
 use super::super::place::{Place, Rights};
 use super::arenas::{inaccessible, Arenas};
-use super::backend::{End, Identity, Origin, Segment, Shared, Store};
+use super::store::{End, Identity, Origin, Segment, Shared, Store};
 use super::{Answer, Refusal};
 
 /// What every exportable memfd's name begins with; the kernel shows it behind `/memfd:`.

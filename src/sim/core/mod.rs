@@ -26,6 +26,7 @@ mod ordinary;
 mod reserve;
 mod share;
 mod space;
+mod store;
 mod streams;
 mod survey;
 
@@ -48,11 +49,12 @@ use super::snapshot::Snapshot;
 
 use abi::{Checked, Token};
 use allocate::{Handle, Physical};
-use backend::{Backend, Identity};
+use backend::Backend;
 use contexts::Context;
 use map::Mapping;
 use ordinary::Ordinary;
 use space::Space;
+use store::Identity;
 use streams::{Event, Stream};
 
 /// What a call comes to: nothing more to say, or why not.

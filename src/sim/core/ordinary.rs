@@ -4,7 +4,7 @@ use crate::sys::CUresult;
 
 use super::super::place::{Place, Rights};
 use super::abi::Out;
-use super::backend::{Origin, Segment, Store};
+use super::store::{Origin, Segment, Store};
 use super::{demand, refuse, Answer, Refusal, State};
 
 /// An allocation of `cuMemAlloc`. It belongs to a context and goes with it.

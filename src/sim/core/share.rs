@@ -7,8 +7,8 @@ use crate::sys::{CUmemAllocationHandleType, CUmemFabricHandle, CUresult, Call};
 use super::super::place::Place;
 use super::abi::{Out, Raw};
 use super::allocate::{Physical, FABRIC, POSIX};
-use super::backend::{Origin, Shared};
 use super::fabric;
+use super::store::{Origin, Shared};
 use super::{demand, invalid, refuse, Answer, State};
 
 impl State {
