@@ -69,7 +69,17 @@ fn leave(calls: &Calls, entered: Context) -> Result<()> {
 /// A device's primary context, current on this thread for as long as this lives.
 ///
 /// Made by [`Device::make_current`]. What was current before is current again when it is dropped; guards must be dropped in
-/// the reverse order of their making, as scopes do by themselves.
+/// the reverse order of their making, as scopes do by themselves. One that is dropped out of order is told to
+/// [`set_leak_hook`](crate::set_leak_hook)'s hook. A context is current on one thread, so the guard stays there:
+///
+/// ```compile_fail,E0277
+/// # use cuda_vmm::{CurrentContext, Device};
+/// fn elsewhere(current: CurrentContext<'_>) {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| drop(current));
+///     });
+/// }
+/// ```
 #[must_use = "the context is current only while the guard lives"]
 pub struct CurrentContext<'a> {
     driver: &'a Driver,

@@ -13,7 +13,18 @@ use crate::report::{self, Leak};
 /// Physical memory mapped at a range of a reservation.
 ///
 /// It lives in its [`Reservation`](crate::Reservation), which lends it out by reference, and owns what backs it: a handle of its own, or a
-/// share of the caller's allocation. When it goes it unmaps, then releases. It can be neither copied nor cloned:
+/// share of the caller's allocation. When it goes it unmaps, then releases. The reservation does not go before it:
+///
+/// ```compile_fail,E0505
+/// # use cuda_vmm::Reservation;
+/// fn late(kv: Reservation) -> u64 {
+///     let mapping = kv.mapping_at(0).unwrap();
+///     kv.close().unwrap();
+///     mapping.address()
+/// }
+/// ```
+///
+/// It can be neither copied nor cloned:
 ///
 /// ```compile_fail,E0599
 /// # use cuda_vmm::Mapping;

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use cuda_vmm::sim::Simulation;
@@ -20,6 +21,7 @@ pub struct Case {
 enum Run {
     Sim(fn()),
     Both(fn(&Machine)),
+    Sources(fn()),
 }
 
 impl Case {
@@ -39,9 +41,23 @@ impl Case {
         }
     }
 
+    /// For where the crate's sources are, as they are beside `cargo test`.
+    pub const fn sources(name: &'static str, run: fn()) -> Case {
+        Case {
+            name,
+            run: Run::Sources(run),
+        }
+    }
+
     pub fn trials(&'static self) -> Vec<Trial> {
         match self.run {
             Run::Sim(run) => vec![Trial::test(self.name, move || caught(run))],
+            Run::Sources(run) => vec![Trial::ignorable_test(self.name, move || {
+                match sources().is_dir() {
+                    true => caught(run).map(|()| Completion::Completed),
+                    false => Ok(Completion::ignored_with("the sources are not here")),
+                }
+            })],
             Run::Both(run) => vec![
                 Trial::test(format!("{} [sim]", self.name), move || {
                     caught(|| Machine::simulated().play(run))
@@ -62,6 +78,11 @@ impl Case {
             ],
         }
     }
+}
+
+/// The folder of the sources, if it is on this machine.
+pub fn sources() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn caught(run: impl FnOnce()) -> Result<(), Failed> {

@@ -1,8 +1,9 @@
 //! A driver that says SUCCESS and gives answers that cannot be so.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use cuda_vmm::sim::Simulation;
 use cuda_vmm::sys::*;
@@ -14,6 +15,7 @@ pub const G: usize = 2 << 20;
 pub struct Liar {
     pub sim: Simulation,
     lies: Mutex<HashMap<(Call, usize), i128>>,
+    back: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Liar {
@@ -21,6 +23,7 @@ impl Liar {
         Arc::new(Liar {
             sim,
             lies: Mutex::default(),
+            back: OnceLock::new(),
         })
     }
 
@@ -44,6 +47,22 @@ impl Liar {
 
     pub fn tells_the_truth(&self) {
         self.lies.lock().unwrap().clear();
+    }
+
+    /// From now on every call, before it does anything, runs this; not within itself.
+    pub fn calls_back(&self, back: impl Fn() + Send + Sync + 'static) {
+        assert!(
+            self.back.set(Box::new(back)).is_ok(),
+            "it calls back already"
+        );
+    }
+
+    fn enter(&self) {
+        thread_local!(static INSIDE: Cell<bool> = const { Cell::new(false) });
+        if let Some(back) = self.back.get().filter(|_| !INSIDE.replace(true)) {
+            back();
+            INSIDE.set(false);
+        }
     }
 
     fn lie(&self, call: Call, output: usize) -> Option<i128> {
@@ -85,6 +104,7 @@ impl<T> Output for *mut T {
 macro_rules! honest {
     ($($name:ident($($arg:ident: $ty:ty),*);)*) => {$(
         unsafe fn $name(&self, $($arg: $ty),*) -> CUresult {
+            self.enter();
             unsafe { self.sim.$name($($arg),*) }
         }
     )*};
@@ -94,6 +114,7 @@ macro_rules! honest {
 macro_rules! lying {
     ($($name:ident($out:ident: $to:ty $(, $second:ident: $second_to:ty)?; $($arg:ident: $ty:ty),*);)*) => {$(
         unsafe fn $name(&self, $out: *mut $to, $($second: *mut $second_to,)? $($arg: $ty),*) -> CUresult {
+            self.enter();
             let status = unsafe { self.sim.$name($out, $($second,)? $($arg),*) };
             if status != CUresult::CUDA_SUCCESS {
                 return status;
