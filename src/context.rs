@@ -25,7 +25,10 @@ impl Driver {
         let result = operation(calls);
         let popped = leave(calls, entered.context);
         match (result, popped) {
-            (Ok(value), Ok(())) => contexts.keep(calls, device, &entered).map(|()| value),
+            (Ok(value), Ok(())) => {
+                contexts.keep(calls, device, &entered);
+                Ok(value)
+            }
             (Ok(_), Err(error)) => Err(self.forget_fresh(device, &entered, error, Vec::new())),
             (Err(error), popped) => {
                 Err(self.forget_fresh(device, &entered, error, popped.err().into_iter().collect()))
@@ -97,7 +100,7 @@ impl<'a> CurrentContext<'a> {
             context: entered.context,
             not_send: PhantomData,
         };
-        contexts.keep(calls, device, &entered)?;
+        contexts.keep(calls, device, &entered);
         Ok(guard)
     }
 

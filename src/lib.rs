@@ -123,6 +123,8 @@ mod fence;
 mod fork;
 mod location;
 mod mapping;
+#[cfg(all(test, shuttle, feature = "sim"))]
+mod permuted;
 mod props;
 mod range;
 mod recipe;
@@ -130,6 +132,7 @@ mod report;
 mod reservation;
 #[cfg(feature = "sim")]
 pub mod sim;
+mod sync;
 pub mod sys;
 
 pub use access::Access;

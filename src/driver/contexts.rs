@@ -1,17 +1,23 @@
 //! The primary contexts that a driver has retained.
 
-use std::collections::HashMap;
+use std::collections::hash_map::{Entry, HashMap};
 use std::ffi::c_int;
-use std::sync::Mutex;
 
-use super::{answers, lock, Calls, Driver, Piece};
+use super::{answers, Calls, Driver, Piece};
 use crate::error::{Error, Result};
+use crate::sync::{lock, Mutex};
 use crate::sys::CUcontext;
 
 /// The primary contexts that a driver has retained, by device.
 #[derive(Default)]
 pub(crate) struct Contexts {
-    retained: Mutex<HashMap<c_int, Context>>,
+    retained: Mutex<HashMap<c_int, Held>>,
+}
+
+/// A context, and how often it is retained: once, unless a retain too many could not be given back.
+struct Held {
+    context: Context,
+    retains: usize,
 }
 
 /// A context's address. The driver lets every thread use every context; the pointer is never followed here.
@@ -52,8 +58,8 @@ impl Contexts {
     pub(crate) fn take(&mut self) -> Vec<Piece> {
         let retained = std::mem::take(&mut *lock(&self.retained));
         retained
-            .into_keys()
-            .map(|device| Piece::Context { device })
+            .into_iter()
+            .flat_map(|(device, held)| vec![Piece::Context { device }; held.retains])
             .collect()
     }
 
@@ -61,7 +67,7 @@ impl Contexts {
     /// retained it.
     pub(crate) fn enter(&self, driver: &Driver, device: c_int) -> Result<Entered> {
         let calls = driver.calls();
-        let known = lock(&self.retained).get(&device).copied();
+        let known = lock(&self.retained).get(&device).map(|held| held.context);
         let (context, fresh) = match known {
             Some(context) => (context, false),
             None => (Context::retain(driver, device)?, true),
@@ -76,8 +82,8 @@ impl Contexts {
         }
     }
 
-    /// A retain that could not be given back is kept as an ordinary one: the next user finds it, and the driver gives it
-    /// back at its end.
+    /// A retain that could not be given back is held with the ordinary one, or as it: the next user finds it, and the driver
+    /// gives it back at its end.
     pub(crate) fn quarantine_if(
         &self,
         undo: Option<Error>,
@@ -85,30 +91,42 @@ impl Contexts {
         context: Context,
     ) -> Vec<Error> {
         if undo.is_some() {
-            lock(&self.retained).insert(device, context);
+            self.hold(device, context);
         }
         undo.into_iter().collect()
     }
 
     /// Keeps a fresh retain, or gives it back where another thread was first.
-    pub(crate) fn keep(&self, calls: &Calls, device: c_int, entered: &Entered) -> Result<()> {
-        if !entered.fresh {
-            return Ok(());
+    pub(crate) fn keep(&self, calls: &Calls, device: c_int, entered: &Entered) {
+        if !entered.fresh || self.hold_first(device, entered.context) {
+            return;
         }
-        let already = {
-            let mut retained = lock(&self.retained);
-            match retained.contains_key(&device) {
-                true => true,
-                false => {
-                    retained.insert(device, entered.context);
-                    false
-                }
+        // What the context was entered for is done: a retain too many is no reason to fail it.
+        if calls.primary_context_release(device).is_err() {
+            self.hold(device, entered.context);
+        }
+    }
+
+    fn hold_first(&self, device: c_int, context: Context) -> bool {
+        match lock(&self.retained).entry(device) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Held {
+                    context,
+                    retains: 1,
+                });
+                true
             }
-        };
-        match already {
-            true => calls.primary_context_release(device),
-            false => Ok(()),
+            Entry::Occupied(_) => false,
         }
+    }
+
+    fn hold(&self, device: c_int, context: Context) {
+        let mut retained = lock(&self.retained);
+        let held = retained.entry(device).or_insert(Held {
+            context,
+            retains: 0,
+        });
+        held.retains += 1;
     }
 }
 

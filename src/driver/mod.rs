@@ -5,11 +5,13 @@ mod calls;
 mod contexts;
 mod piece;
 mod reserved;
+#[cfg(all(test, not(shuttle), feature = "sim"))]
+mod unlocked;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 pub(crate) use calls::{Calls, RawHandle};
 pub(crate) use contexts::{Context, Contexts, Entered};
@@ -20,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::recipe::{Granularity, Recipe};
 use crate::report;
+use crate::sync::{lock, Mutex};
 use crate::sys::{CUmemAllocationGranularity_flags, DriverCalls, Library};
 use reserved::Reserved;
 
@@ -328,9 +331,4 @@ impl fmt::Debug for Driver {
             .field("device_count", &self.inner.device_count)
             .finish_non_exhaustive()
     }
-}
-
-/// Locks a cache. A panic elsewhere while it was held leaves it whole: every section is one insertion or look-up.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

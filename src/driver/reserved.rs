@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Mutex;
 
-use super::{answers, lock, Driver, Piece};
+use super::{answers, Driver, Piece};
 use crate::error::{Error, Result};
+use crate::sync::{lock, Mutex};
 
 /// The live reservations of a driver, as base and end.
 #[derive(Default)]

@@ -13,7 +13,20 @@ use super::{
     CUresult, CUstream, CUuuid, CallTable,
 };
 
-/// Calls the given macro with the whole list: `name(argument: type, ...);` for each driver call.
+/// Calls the given macro with the whole list of driver calls: `name(argument: type, ...);` for each.
+///
+/// For what must exist once for each call and must not fall behind the list: an implementation of
+/// [`DriverCalls`](crate::sys::DriverCalls) that hands every call on, a library that exports them all. The types are written
+/// as [`sys`](crate::sys) and [`std::ffi`] name them; bring both into scope where the macro is used.
+///
+/// ```
+/// macro_rules! count {
+///     ($($name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => { [$(stringify!($name)),*].len() };
+/// }
+/// assert_eq!(cuda_vmm::sys::for_each_call!(count), cuda_vmm::sys::Call::ALL.len());
+/// ```
+#[doc(hidden)] // At the crate's root, where exported macros appear; `sys` shows it.
+#[macro_export]
 macro_rules! for_each_call {
     ($then:ident) => {
         $then! {
@@ -79,7 +92,8 @@ macro_rules! for_each_call {
         }
     };
 }
-pub(crate) use for_each_call;
+#[doc(inline)]
+pub use for_each_call;
 
 macro_rules! declare {
     ($($name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {

@@ -60,7 +60,8 @@ mod declarations {
     include!(concat!(env!("OUT_DIR"), "/declarations.rs"));
 }
 
-pub(crate) use calls::for_each_call;
+#[doc(inline)]
+pub use calls::for_each_call;
 pub use calls::{Call, DriverCalls};
 pub use declarations::*;
 pub use library::Library;

@@ -2,6 +2,7 @@
 
 use crate::driver::Which;
 use crate::gpu::Gpu;
+use crate::support::simcuda::Simcuda;
 
 /// The cases of one section of the table of facts.
 #[derive(Debug, Clone, Copy)]
@@ -39,9 +40,9 @@ pub enum Need {
     TwoDevices,
     /// A machine that may not use fabric handles: no IMEX channel is open to this process.
     NoImexChannel,
-    /// The simulated driver, and why the real one is spared.
+    /// The simulated driver, in this program or as the library that the loader finds, and why the real one is spared.
     Simulated(&'static str),
-    /// The real driver, and why the simulated one has nothing to show.
+    /// The real driver, and why the simulated one has nothing to show, in this program or as a library.
     Real(&'static str),
 }
 
@@ -58,7 +59,9 @@ impl Need {
             (Need::NoImexChannel, Which::Gpu) if has_entries(IMEX_CHANNELS) => Some(format!(
                 "fabric handles are permitted here: {IMEX_CHANNELS} has a channel"
             )),
-            (Need::Simulated(why), Which::Gpu) | (Need::Real(why), Which::Sim) => Some(why.into()),
+            (Need::Simulated(why), Which::Gpu) if Simcuda::find().is_none() => Some(why.into()),
+            (Need::Real(why), Which::Gpu) if Simcuda::find().is_some() => Some(why.into()),
+            (Need::Real(why), Which::Sim) => Some(why.into()),
             _ => None,
         }
     }

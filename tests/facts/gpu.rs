@@ -5,7 +5,6 @@
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use cuda_vmm::sim::Snapshot;
 use cuda_vmm::sys::{
     CUcontext, CUdeviceptr, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
     CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUresult, DriverCalls,
@@ -32,7 +31,7 @@ pub struct Gpu {
 pub struct World {
     free: usize,
     /// Everything a simulated driver holds.
-    inside: Option<Snapshot>,
+    inside: Option<String>,
 }
 
 /// What the calls say of one granule: rights of device 0, and the mapping it lies in.
@@ -263,7 +262,7 @@ impl Gpu {
     pub fn world(&self) -> World {
         World {
             free: self.free_bytes(),
-            inside: self.driver.sim.as_ref().map(|sim| sim.snapshot()),
+            inside: self.driver.snapshot(),
         }
     }
 

@@ -79,18 +79,17 @@ const KILLS: &str = "kills the process";
 
 /// The call is refused, changes nothing, and is on the record as one that would have ended the process.
 fn misuse(gpu: &Gpu, run: impl FnOnce()) {
-    let sim = gpu
-        .driver()
-        .sim
-        .as_ref()
-        .expect("only the simulated driver survives this");
-    let before = sim.misuses().len();
+    let on_record = || {
+        let misuses = gpu.driver().misuses();
+        misuses.expect("only a simulated driver survives this")
+    };
+    let before = on_record().lines().count();
     gpu.nothing_changes(run);
+    let after = on_record();
     assert_eq!(
-        sim.misuses().len(),
+        after.lines().count(),
         before + 1,
-        "misuses on record: {:?}",
-        sim.misuses()
+        "misuses on record: {after}"
     );
 }
 

@@ -4,6 +4,8 @@
 //! the reason. [`GPU_REQUIRED`] in the environment turns that skip into a failure, for machines that are meant to
 //! have one.
 
+pub mod simcuda;
+
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, OnceLock};
 

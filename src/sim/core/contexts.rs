@@ -186,7 +186,7 @@ fn device_of(context: Token) -> Option<usize> {
 /// The calling thread's number. Unlike the standard library's it can be had while a thread's locals are being destroyed.
 fn thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
+    crate::sync::thread_local! {
         static OWN: Cell<u64> = const { Cell::new(0) };
     }
     OWN.with(|own| {
