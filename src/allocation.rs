@@ -174,7 +174,7 @@ impl AllocationProps {
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroSize`], [`Error::Misaligned`] (a multiple of [`Granularity::minimum`] is needed), [`Error::OutOfMemory`], or
+    /// [`Error::ZeroSize`], [`Error::Misaligned`] (a multiple of [`Granularity::minimum`](crate::Granularity::minimum) is needed), [`Error::OutOfMemory`], or
     /// another driver failure, such as NOT_PERMITTED for a FABRIC handle without an IMEX channel.
     #[doc(alias = "cuMemCreate")]
     pub fn create(&self, size: usize) -> Result<Allocation> {
@@ -217,6 +217,12 @@ impl Allocation {
     #[doc(alias = "cuMemRetainAllocationHandle")]
     pub fn retain(driver: &Driver, address: u64) -> Result<Allocation> {
         let raw = driver.calls().mem_retain(address)?;
+        let unknown = Memory {
+            size: 0,
+            granularity: 1,
+            location: Location::Host,
+        };
+        let mut handle = Handle::owned(driver, raw, unknown, Origin::Retained);
         let described = describe(driver, raw).and_then(|recipe| {
             let granularity = driver.granularity(&recipe)?.minimum();
             // Asking for the size needs a context; the memory's own device has one, host memory is asked of device 0.
@@ -236,8 +242,12 @@ impl Allocation {
             })
         });
         match described {
-            Ok(memory) => Ok(Allocation::adopt(driver, raw, memory, Origin::Retained)),
+            Ok(memory) => {
+                handle.memory = memory;
+                Ok(Allocation::from_handle(handle))
+            }
             Err(error) => {
+                let raw = handle.give_up();
                 let undo = driver.give_back(Piece::Handle { raw, size: 0 }).err();
                 Err(error.with_undo(undo.into_iter().collect()))
             }

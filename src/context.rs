@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::driver::{Calls, Context, Driver, Entered};
+use crate::driver::{leave, Calls, Context, Driver, Entered, Unwinding};
 use crate::error::{Error, Result};
 use crate::report::{self, Leak};
 use crate::sys::CUcontext;
@@ -22,8 +22,10 @@ impl Driver {
     ) -> Result<T> {
         let (calls, contexts) = (self.calls(), self.contexts());
         let entered = contexts.enter(self, device)?;
+        let unwinding = Unwinding::entered(calls, device, &entered);
         let result = operation(calls);
         let popped = leave(calls, entered.context);
+        unwinding.disarm();
         match (result, popped) {
             (Ok(value), Ok(())) => {
                 contexts.keep(calls, device, &entered);
@@ -54,24 +56,9 @@ impl Driver {
     }
 }
 
-/// Pops the context that was pushed; a pop that fails is tried once more, since a thread's stack has no later close.
-///
-/// Another context that comes off is not put back: where guards were dropped out of order, the next one takes off the one that
-/// stayed.
-fn leave(calls: &Calls, entered: Context) -> Result<()> {
-    let pop = || calls.context_pop();
-    match pop() {
-        Ok(popped) => entered.is(popped),
-        Err(error) => Err(match pop().and_then(|popped| entered.is(popped)) {
-            Ok(()) => error,
-            Err(again) => error.with_undo(vec![again]),
-        }),
-    }
-}
-
 /// A device's primary context, current on this thread for as long as this lives.
 ///
-/// Made by [`Device::make_current`]. What was current before is current again when it is dropped; guards must be dropped in
+/// Made by [`Device::make_current`](crate::Device::make_current). What was current before is current again when it is dropped; guards must be dropped in
 /// the reverse order of their making, as scopes do by themselves. One that is dropped out of order is told to
 /// [`set_leak_hook`](crate::set_leak_hook)'s hook. A context is current on one thread, so the guard stays there:
 ///

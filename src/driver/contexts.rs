@@ -2,9 +2,11 @@
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::ffi::c_int;
+use std::mem;
 
 use super::{answers, Calls, Driver, Piece};
 use crate::error::{Error, Result};
+use crate::report::{self, Leak};
 use crate::sync::{lock, Mutex};
 use crate::sys::CUcontext;
 
@@ -42,7 +44,7 @@ impl Context {
     }
 
     /// It is what was taken off.
-    pub(crate) fn is(self, popped: CUcontext) -> Result<()> {
+    fn is(self, popped: CUcontext) -> Result<()> {
         match popped == self.raw() {
             true => Ok(()),
             false => Err(Error::disagreement(
@@ -72,7 +74,10 @@ impl Contexts {
             Some(context) => (context, false),
             None => (Context::retain(driver, device)?, true),
         };
-        match calls.context_push(context.raw()) {
+        let unwinding = Unwinding::retained(calls, device, fresh);
+        let pushed = calls.context_push(context.raw());
+        unwinding.disarm();
+        match pushed {
             Ok(()) => Ok(Entered { context, fresh }),
             Err(error) if fresh => {
                 let undo = calls.primary_context_release(device).err();
@@ -134,4 +139,72 @@ impl Contexts {
 pub(crate) struct Entered {
     pub(crate) context: Context,
     pub(crate) fresh: bool,
+}
+
+/// Pops the context that was pushed; a pop that fails is tried once more, since a thread's stack has no later close.
+///
+/// Another context that comes off is not put back: where guards were dropped out of order, the next one takes off the one that
+/// stayed.
+pub(crate) fn leave(calls: &Calls, entered: Context) -> Result<()> {
+    let pop = || calls.context_pop();
+    match pop() {
+        Ok(popped) => entered.is(popped),
+        Err(error) => Err(match pop().and_then(|popped| entered.is(popped)) {
+            Ok(()) => error,
+            Err(again) => error.with_undo(vec![again]),
+        }),
+    }
+}
+
+/// Gives back what a use of a context took, should the use unwind: a driver of the caller's own making may panic.
+pub(crate) struct Unwinding<'a> {
+    calls: &'a Calls,
+    device: c_int,
+    fresh: bool,
+    pushed: Option<Context>,
+}
+
+impl<'a> Unwinding<'a> {
+    /// For a context that is not current yet.
+    fn retained(calls: &'a Calls, device: c_int, fresh: bool) -> Self {
+        Unwinding {
+            calls,
+            device,
+            fresh,
+            pushed: None,
+        }
+    }
+
+    /// For a context that is current.
+    pub(crate) fn entered(calls: &'a Calls, device: c_int, entered: &Entered) -> Self {
+        Unwinding {
+            calls,
+            device,
+            fresh: entered.fresh,
+            pushed: Some(entered.context),
+        }
+    }
+
+    /// Nothing unwound.
+    pub(crate) fn disarm(self) {
+        mem::forget(self);
+    }
+}
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        let left = self.pushed.map(|context| leave(self.calls, context));
+        if let Some(Err(error @ (Error::NotUndone(_) | Error::Disagreement { .. }))) = left {
+            report::leaked(Leak::CurrentContext { error });
+        }
+        if let Some(Err(error)) = self
+            .fresh
+            .then(|| self.calls.primary_context_release(self.device))
+        {
+            report::leaked(Leak::Context {
+                device: self.device.unsigned_abs(),
+                error,
+            });
+        }
+    }
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError};
 
 pub(crate) use calls::{Calls, RawHandle};
-pub(crate) use contexts::{Context, Contexts, Entered};
+pub(crate) use contexts::{leave, Context, Contexts, Entered, Unwinding};
 pub(crate) use piece::Piece;
 
 use crate::code::Code;
