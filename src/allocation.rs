@@ -14,7 +14,7 @@ use crate::props::AllocationProps;
 use crate::range::aligned;
 use crate::recipe::Recipe;
 use crate::report::{self, Leak};
-use crate::sys::Call;
+use crate::sys::{CUmemLocationType, Call};
 
 /// How an allocation's handle came to this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -231,6 +231,12 @@ impl Allocation {
             let device = driver.device(recipe.location.device().unwrap_or(0))?;
             let (_, size) =
                 driver.with_context(device.raw(), |calls| calls.mem_address_range(address))?;
+            if size % granularity != 0 {
+                return Err(Error::disagreement(
+                    format!("an allocation's size is a multiple of its granularity, {granularity}"),
+                    format!("says that {size} bytes are mapped at {address:#x}"),
+                ));
+            }
             Ok(Memory {
                 size,
                 granularity,
@@ -376,10 +382,19 @@ pub struct ReleaseError {
 }
 
 fn describe(driver: &Driver, raw: RawHandle) -> Result<Recipe> {
-    driver
-        .calls()
-        .mem_properties(raw)
-        .map(|properties| Recipe::from_raw(&properties))
+    let properties = driver.calls().mem_properties(raw)?;
+    let recipe = Recipe::from_raw(&properties);
+    let location = properties.location;
+    // A device's number below zero is not taken for a device by `from_raw`.
+    let of_device = location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    match recipe.location.device() {
+        Some(ordinal) if ordinal < driver.device_count() => Ok(recipe),
+        None if !of_device => Ok(recipe),
+        _ => Err(Error::disagreement(
+            format!("there are {} devices", driver.device_count()),
+            format!("says that the memory lies on device {}", location.id),
+        )),
+    }
 }
 
 /// Whether the driver refused to map part of a handle; of a grant, the same status means something else.

@@ -21,10 +21,10 @@ impl Driver {
         operation: impl FnOnce(&Calls) -> Result<T>,
     ) -> Result<T> {
         let (calls, contexts) = (self.calls(), self.contexts());
-        let entered = contexts.enter(calls, device)?;
+        let entered = contexts.enter(self, device)?;
         let unwinding = Unwinding::entered(calls, device, &entered);
         let result = operation(calls);
-        let popped = leave(calls);
+        let popped = leave(calls, entered.context);
         unwinding.disarm();
         match (result, popped) {
             (Ok(value), Ok(())) => {
@@ -59,7 +59,17 @@ impl Driver {
 /// A device's primary context, current on this thread for as long as this lives.
 ///
 /// Made by [`Device::make_current`](crate::Device::make_current). What was current before is current again when it is dropped; guards must be dropped in
-/// the reverse order of their making, as scopes do by themselves.
+/// the reverse order of their making, as scopes do by themselves. One that is dropped out of order is told to
+/// [`set_leak_hook`](crate::set_leak_hook)'s hook. A context is current on one thread, so the guard stays there:
+///
+/// ```compile_fail,E0277
+/// # use cuda_vmm::{CurrentContext, Device};
+/// fn elsewhere(current: CurrentContext<'_>) {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| drop(current));
+///     });
+/// }
+/// ```
 #[must_use = "the context is current only while the guard lives"]
 pub struct CurrentContext<'a> {
     driver: &'a Driver,
@@ -71,7 +81,7 @@ pub struct CurrentContext<'a> {
 impl<'a> CurrentContext<'a> {
     pub(crate) fn enter(driver: &'a Driver, device: c_int) -> Result<Self> {
         let (calls, contexts) = (driver.calls(), driver.contexts());
-        let entered = contexts.enter(calls, device)?;
+        let entered = contexts.enter(driver, device)?;
         let guard = CurrentContext {
             driver,
             context: entered.context,
@@ -90,7 +100,9 @@ impl<'a> CurrentContext<'a> {
 impl Drop for CurrentContext<'_> {
     fn drop(&mut self) {
         // One failure alone means that the second try went through: nothing stays current then.
-        if let Err(error @ Error::NotUndone(_)) = leave(self.driver.calls()) {
+        if let Err(error @ (Error::NotUndone(_) | Error::Disagreement { .. })) =
+            leave(self.driver.calls(), self.context)
+        {
             report::leaked(Leak::CurrentContext { error });
         }
     }

@@ -38,7 +38,14 @@ impl AllocationProps {
         Self::at(driver, Location::Host)
     }
 
-    /// Memory of this NUMA node of the host (CUDA 12.2 and newer).
+    /// Memory of this NUMA node of the host (CUDA 12.2 and newer). The -1 that the driver has for "no node" is none:
+    ///
+    /// ```compile_fail,E0600
+    /// # use cuda_vmm::{AllocationProps, Driver};
+    /// fn nowhere(driver: &Driver) -> AllocationProps {
+    ///     AllocationProps::on_host_numa(driver, -1_u32)
+    /// }
+    /// ```
     pub fn on_host_numa(driver: &Driver, node: u32) -> Self {
         Self::at(driver, Location::HostNuma(node))
     }

@@ -296,12 +296,12 @@ fn a_release_that_fails_gives_it_back() {
     let rig = Rig::new();
     let page = rig.props().create(G).unwrap();
     let before = rig.sim.snapshot();
-    let fault = Fault::on(Call::cuMemRelease).code(CUresult::CUDA_ERROR_INVALID_VALUE);
+    let fault = Fault::on(Call::cuMemRelease).code(CUresult::CUDA_ERROR_NOT_PERMITTED);
     rig.sim.inject(fault).unwrap();
     let failed = page.release().unwrap_err();
     assert_eq!(
         failed.to_string(),
-        "cuMemRelease (a handle of 2097152 bytes (2 MiB)) failed with CUDA_ERROR_INVALID_VALUE (1)"
+        "cuMemRelease (a handle of 2097152 bytes (2 MiB)) failed with CUDA_ERROR_NOT_PERMITTED (800)"
     );
     assert_eq!(rig.sim.snapshot(), before);
     failed.allocation.release().unwrap();

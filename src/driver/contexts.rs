@@ -4,7 +4,7 @@ use std::collections::hash_map::{Entry, HashMap};
 use std::ffi::c_int;
 use std::mem;
 
-use super::{Calls, Piece};
+use super::{answers, Calls, Driver, Piece};
 use crate::error::{Error, Result};
 use crate::report::{self, Leak};
 use crate::sync::{lock, Mutex};
@@ -27,8 +27,31 @@ struct Held {
 pub(crate) struct Context(usize);
 
 impl Context {
+    /// Retains the device's primary context.
+    fn retain(driver: &Driver, device: c_int) -> Result<Context> {
+        let raw = driver.calls().primary_context_retain(device)?;
+        match answers::context(raw) {
+            Ok(raw) => Ok(Context(raw as usize)),
+            Err(error) => {
+                let undo = driver.give_back(Piece::Context { device }).err();
+                Err(error.with_undo(undo.into_iter().collect()))
+            }
+        }
+    }
+
     pub(crate) fn raw(self) -> CUcontext {
         self.0 as CUcontext
+    }
+
+    /// It is what was taken off.
+    fn is(self, popped: CUcontext) -> Result<()> {
+        match popped == self.raw() {
+            true => Ok(()),
+            false => Err(Error::disagreement(
+                format!("the context {:#x} is current", self.0),
+                format!("took {:#x} off instead", popped as usize),
+            )),
+        }
     }
 }
 
@@ -44,14 +67,12 @@ impl Contexts {
 
     /// Makes the device's primary context current, retaining it where that was not done before. Gives whether this call
     /// retained it.
-    pub(crate) fn enter(&self, calls: &Calls, device: c_int) -> Result<Entered> {
+    pub(crate) fn enter(&self, driver: &Driver, device: c_int) -> Result<Entered> {
+        let calls = driver.calls();
         let known = lock(&self.retained).get(&device).map(|held| held.context);
         let (context, fresh) = match known {
             Some(context) => (context, false),
-            None => (
-                Context(calls.primary_context_retain(device)? as usize),
-                true,
-            ),
+            None => (Context::retain(driver, device)?, true),
         };
         let unwinding = Unwinding::retained(calls, device, fresh);
         let pushed = calls.context_push(context.raw());
@@ -121,11 +142,15 @@ pub(crate) struct Entered {
 }
 
 /// Pops the context that was pushed; a pop that fails is tried once more, since a thread's stack has no later close.
-pub(crate) fn leave(calls: &Calls) -> Result<()> {
-    match calls.context_pop() {
-        Ok(_) => Ok(()),
-        Err(error) => Err(match calls.context_pop() {
-            Ok(_) => error,
+///
+/// Another context that comes off is not put back: where guards were dropped out of order, the next one takes off the one that
+/// stayed.
+pub(crate) fn leave(calls: &Calls, entered: Context) -> Result<()> {
+    let pop = || calls.context_pop();
+    match pop() {
+        Ok(popped) => entered.is(popped),
+        Err(error) => Err(match pop().and_then(|popped| entered.is(popped)) {
+            Ok(()) => error,
             Err(again) => error.with_undo(vec![again]),
         }),
     }
@@ -136,7 +161,7 @@ pub(crate) struct Unwinding<'a> {
     calls: &'a Calls,
     device: c_int,
     fresh: bool,
-    pushed: bool,
+    pushed: Option<Context>,
 }
 
 impl<'a> Unwinding<'a> {
@@ -146,7 +171,7 @@ impl<'a> Unwinding<'a> {
             calls,
             device,
             fresh,
-            pushed: false,
+            pushed: None,
         }
     }
 
@@ -156,7 +181,7 @@ impl<'a> Unwinding<'a> {
             calls,
             device,
             fresh: entered.fresh,
-            pushed: true,
+            pushed: Some(entered.context),
         }
     }
 
@@ -168,7 +193,8 @@ impl<'a> Unwinding<'a> {
 
 impl Drop for Unwinding<'_> {
     fn drop(&mut self) {
-        if let Some(Err(error @ Error::NotUndone(_))) = self.pushed.then(|| leave(self.calls)) {
+        let left = self.pushed.map(|context| leave(self.calls, context));
+        if let Some(Err(error @ (Error::NotUndone(_) | Error::Disagreement { .. }))) = left {
             report::leaked(Leak::CurrentContext { error });
         }
         if let Some(Err(error)) = self

@@ -141,15 +141,15 @@ impl Reservation {
         let ours = mapping.map(|mapping| self.rights_of(mapping, location));
         match (Access::from_flags(flags), ours) {
             (Some(access), Some(ours)) if access == ours => Ok(access),
-            (theirs, ours) => Err(Error::Disagreement {
-                ours: format!(
+            (theirs, ours) => Err(Error::disagreement(
+                format!(
                     "{location} was granted {} at offset {offset}",
                     ours.unwrap_or_default()
                 ),
-                theirs: theirs.map_or(format!("reports access flags {flags}"), |access| {
+                theirs.map_or(format!("reports access flags {flags}"), |access| {
                     format!("reports {access}")
                 }),
-            }),
+            )),
         }
     }
 

@@ -18,8 +18,8 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// [`Error::NotMapped`] where the mapping was unmapped by range before, or is another reservation's. A driver failure
-    /// leaves everything mapped; the id is used up, and [`id_at`](Reservation::id_at) gives it again:
+    /// [`Error::NotMapped`] where the mapping was unmapped by range before, or is another reservation's. [`Error::Disagreement`]
+    /// where the driver knows of no such mapping, which is then in quarantine. Any driver failure leaves everything mapped; the id is used up, and [`id_at`](Reservation::id_at) gives it again:
     ///
     /// ```
     /// # use cuda_vmm::{sim::{Fault, Simulation}, sys::Call, AllocationProps, Driver, Reservation};
@@ -61,6 +61,7 @@ impl Reservation {
 
     fn unmap_whole(&mut self, range: Range<usize>) -> Result<()> {
         if let Err((at, error)) = self.each(range.clone(), Mapping::release_handle) {
+            self.doubt(at..at + 1, &error);
             return Err(error.with_undo(self.take_back(range.start..at)));
         }
         if let Err(error) = self
@@ -68,9 +69,21 @@ impl Reservation {
             .calls()
             .mem_unmap(self.address(range.start), range.len())
         {
+            self.doubt(range.clone(), &error);
             return Err(error.with_undo(self.take_back(range)));
         }
         self.forget(range)
+    }
+
+    /// Puts the mappings of a range into quarantine if the driver's answer contradicts what is known of them.
+    fn doubt(&mut self, range: Range<usize>, error: &Error) {
+        if error.is_disagreement() {
+            let all = self.each(range, |mapping| {
+                mapping.quarantine();
+                Ok(())
+            });
+            debug_assert!(all.is_ok());
+        }
     }
 
     /// Does something with each mapping of a range that consists of whole ones, up to the first failure, whose offset is given.

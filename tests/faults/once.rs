@@ -1,6 +1,7 @@
 //! One call fails, once.
 
 use cuda_vmm::sim::Fault;
+use cuda_vmm::sys::CUresult;
 
 use crate::operations::Operation;
 use crate::stage::{Mode, Stage};
@@ -26,7 +27,9 @@ pub fn check(operation: &Operation, mode: Mode) {
     stage.end();
 
     for (at, call) in calls.iter().enumerate() {
-        for code in CODES {
+        let answer = CUresult::CUDA_ERROR_INVALID_VALUE;
+        let understood = (operation.understands)(call.call, answer).then_some(answer);
+        for code in CODES.into_iter().chain(understood) {
             let mut stage = prepared(operation, mode);
             let (before, view) = (stage.sim.snapshot(), stage.view());
             let kept = stage.quarantined();

@@ -223,6 +223,7 @@ fn rights_that_somebody_changed_behind_our_back() {
         &Error::Disagreement {
             ours: "device 0 was granted read-write at offset 5".into(),
             theirs: "reports read".into(),
+            failure: None,
         },
         "the driver and this crate disagree: device 0 was granted read-write at offset 5, but the driver reports read",
     );
