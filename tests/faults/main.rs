@@ -30,8 +30,8 @@ use libtest_mimic::{Arguments, Trial};
 
 use stage::Mode;
 
-/// What the failing calls answer. INVALID_VALUE is not among them: of what the crate owns it is no failure but a
-/// contradiction, which tests/failure_cases is about.
+/// What the failing calls answer. INVALID_VALUE comes beside them where one call fails once: of what the crate owns it is a
+/// contradiction, and what is in doubt then is what tests/failure_cases is about.
 const CODES: [CUresult; 4] = [
     CUresult::CUDA_ERROR_OUT_OF_MEMORY,
     CUresult::CUDA_ERROR_INVALID_CONTEXT,
