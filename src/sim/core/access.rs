@@ -78,7 +78,8 @@ impl State {
         let mut rights = mapping.rights.clone();
         let can_be = grants
             .iter()
-            .take_while(|(place, _)| reaches(*place, memory));
+            // Taking from the host what it cannot have is no mistake.
+            .take_while(|(place, right)| *right == Rights::None || reaches(*place, memory));
         let granted = can_be
             .map(|&(place, right)| rights.grant(place, right))
             .count();
