@@ -95,7 +95,12 @@ impl World {
             assert_ne!(ours, theirs, "{error}");
             let ours = format!("{who} was granted {ours} at offset {offset}");
             let theirs = format!("reports {theirs}");
-            let disagreement = Error::Disagreement { ours, theirs };
+            let failure = None;
+            let disagreement = Error::Disagreement {
+                ours,
+                theirs,
+                failure,
+            };
             assert_eq!(format!("{error:?}"), format!("{disagreement:?}"));
             self.look();
             assert_eq!(self.failures(), []);
