@@ -182,6 +182,13 @@ pub enum Error {
         /// The mapping, as offsets.
         mapping: Range<usize>,
     },
+    /// The host may read the memory but not write it. The driver writes memory that the host has rights to through the host's
+    /// own mapping, so that a copy by a device would end the process, whatever the device may do.
+    #[error("the host may only read the mapping at [{}, {}), and the driver copies to it as the host: grant the host read-write, or nothing", mapping.start, mapping.end)]
+    HostReadOnly {
+        /// The mapping, as offsets.
+        mapping: Range<usize>,
+    },
     /// No device of the access policy may do this with all of the range.
     #[error("no device may {verb} all of [{}, {}): grant one the access first", range.start, range.end)]
     NoAccess {

@@ -20,11 +20,11 @@ impl Reservation {
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Hole`], [`Error::NoAccess`]. Else a driver failure.
     #[doc(alias = "cuMemcpyHtoD")]
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
-        let device = self.device_that(&[self
+        let target = self
             .beneath(offset, bytes.len())?
-            .needing(Access::ReadWrite)?])?;
-        self.run(&device, |calls| {
-            calls.copy_to_device(self.address(offset), bytes)
+            .needing(Access::ReadWrite)?;
+        self.in_pieces(&[target], |calls, at, size| {
+            calls.copy_to_device(self.address(offset + at), &bytes[at..at + size])
         })
     }
 
@@ -35,10 +35,9 @@ impl Reservation {
     /// As [`write`](Reservation::write).
     #[doc(alias = "cuMemcpyDtoH")]
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        let device =
-            self.device_that(&[self.beneath(offset, bytes.len())?.needing(Access::Read)?])?;
-        self.run(&device, |calls| {
-            calls.copy_to_host(bytes, self.address(offset))
+        let source = self.beneath(offset, bytes.len())?.needing(Access::Read)?;
+        self.in_pieces(&[source], |calls, at, size| {
+            calls.copy_to_host(&mut bytes[at..at + size], self.address(offset + at))
         })
     }
 
@@ -49,10 +48,9 @@ impl Reservation {
     /// As [`write`](Reservation::write).
     #[doc(alias = "cuMemsetD8")]
     pub fn fill(&mut self, offset: usize, size: usize, value: u8) -> Result<()> {
-        let device =
-            self.device_that(&[self.beneath(offset, size)?.needing(Access::ReadWrite)?])?;
-        self.run(&device, |calls| {
-            calls.fill(self.address(offset), value, size)
+        let target = self.beneath(offset, size)?.needing(Access::ReadWrite)?;
+        self.in_pieces(&[target], |calls, at, size| {
+            calls.fill(self.address(offset + at), value, size)
         })
     }
 
@@ -66,9 +64,8 @@ impl Reservation {
     pub fn copy_within(&mut self, to: usize, from: usize, size: usize) -> Result<()> {
         let target = self.beneath(to, size)?.needing(Access::ReadWrite)?;
         let source = self.beneath(from, size)?.needing(Access::Read)?;
-        let device = self.device_that_copies(target, source)?;
-        self.run(&device, |calls| {
-            calls.copy_on_device(self.address(to), self.address(from), size)
+        self.in_pieces(&apart(target, source)?, |calls, at, size| {
+            calls.copy_on_device(self.address(to + at), self.address(from + at), size)
         })
     }
 
@@ -90,27 +87,33 @@ impl Reservation {
         }
         let target = self.beneath(to, size)?.needing(Access::ReadWrite)?;
         let source = other.beneath(from, size)?.needing(Access::Read)?;
-        let device = self.device_that_copies(target, source)?;
-        self.run(&device, |calls| {
-            calls.copy_on_device(self.address(to), other.address(from), size)
+        self.in_pieces(&apart(target, source)?, |calls, at, size| {
+            calls.copy_on_device(self.address(to + at), other.address(from + at), size)
         })
     }
 
-    fn run(&self, device: &Device, operation: impl FnOnce(&Calls) -> Result<()>) -> Result<()> {
+    /// Does the operation to the ranges, from an offset for a size, and waits for it: all at once, or, where the host has
+    /// rights, from seam to seam. There the driver copies through the host's own mapping, and a copy over the end of
+    /// one ends the process (seen on an H200 with driver 580.159).
+    fn in_pieces(
+        &self,
+        needs: &[Need<'_>],
+        mut operation: impl FnMut(&Calls, usize, usize) -> Result<()>,
+    ) -> Result<()> {
+        let device = self.device_that(needs)?;
+        let mut ends: Vec<usize> = needs.iter().flat_map(Need::seams).collect();
+        ends.sort_unstable();
+        let size = needs.first().map_or(0, |need| need.asked.len());
         self.driver.with_context(device.raw(), |calls| {
-            operation(calls)?;
+            let mut at = 0;
+            for end in ends.into_iter().chain([size]).filter(|end| *end <= size) {
+                if end > at {
+                    operation(calls, at, end - at)?;
+                    at = end;
+                }
+            }
             calls.default_stream_synchronize()
         })
-    }
-
-    fn device_that_copies(&self, target: Need<'_>, source: Need<'_>) -> Result<Device> {
-        if target.overlaps(&source) {
-            return Err(Error::OverlappingCopy {
-                to: target.range(),
-                from: source.range(),
-            });
-        }
-        self.device_that(&[target, source])
     }
 
     /// A device that has what the range needs, or what both the target and the source of a copy need.
@@ -139,6 +142,17 @@ impl Reservation {
     }
 }
 
+/// The two ends of a copy, if they share no memory.
+fn apart<'a>(target: Need<'a>, source: Need<'a>) -> Result<[Need<'a>; 2]> {
+    match target.overlaps(&source) {
+        true => Err(Error::OverlappingCopy {
+            to: target.range(),
+            from: source.range(),
+        }),
+        false => Ok([target, source]),
+    }
+}
+
 /// A range, and the access that an operation needs to all of it.
 struct Need<'a> {
     reservation: &'a Reservation,
@@ -155,8 +169,15 @@ impl<'a> Beneath<'a> {
             access,
         };
         let quarantined = need.mappings().find(|mapping| mapping.is_quarantined());
-        match quarantined.map(Mapping::range) {
-            Some(mapping) => Err(Error::Quarantined { mapping }),
+        if let Some(mapping) = quarantined.map(Mapping::range) {
+            return Err(Error::Quarantined { mapping });
+        }
+        let by_host = |mapping: &&Mapping| need.reservation.host_access(mapping);
+        let read_only = need
+            .mappings()
+            .find(|mapping| access.writes() && by_host(mapping) == Access::Read);
+        match read_only.map(Mapping::range) {
+            Some(mapping) => Err(Error::HostReadOnly { mapping }),
             None => Ok(need),
         }
     }
@@ -173,6 +194,15 @@ impl Need<'_> {
 
     fn range(&self) -> Range<usize> {
         self.asked.clone()
+    }
+
+    /// Where a copy has to be cut, counted from the start of the range: at the end of every mapping, if the host has rights
+    /// to one.
+    fn seams(&self) -> impl Iterator<Item = usize> + '_ {
+        let host = |mapping: &Mapping| self.reservation.host_access(mapping).reads();
+        let cut = self.mappings().any(host);
+        let ends = self.mappings().map(|mapping| mapping.end());
+        ends.filter(move |_| cut).map(|end| end - self.asked.start)
     }
 
     /// Everybody that has some right to the first mapping.

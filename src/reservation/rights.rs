@@ -158,6 +158,14 @@ impl Reservation {
         self.rights[mapping.rights() as usize].iter()
     }
 
+    /// The most that any place of the host may do with a mapping.
+    pub(super) fn host_access(&self, mapping: &Mapping) -> Access {
+        let of_host = self
+            .rights(mapping)
+            .filter(|(location, _)| location.is_host());
+        of_host.map(|(_, access)| access).max().unwrap_or_default()
+    }
+
     pub(super) fn rights_of(&self, mapping: &Mapping, location: Location) -> Access {
         self.rights[mapping.rights() as usize].of(location)
     }

@@ -1,8 +1,8 @@
 //! Copies and fills: across seams, between reservations, and refused where something is missing.
 
-use cuda_vmm::sim::{Fault, Simulation};
+use cuda_vmm::sim::{Fault, Simulation, Value};
 use cuda_vmm::sys::{CUresult, Call, DriverCalls};
-use cuda_vmm::{Access, Allocation, Code, Error, Location, Reservation};
+use cuda_vmm::{Access, Allocation, AllocationProps, Code, Error, Location, Reservation};
 
 use crate::rig::{says, Rig, G};
 
@@ -273,4 +273,56 @@ fn a_mirror_of_the_source_is_no_target() {
         other.close().unwrap();
         kv.close().unwrap();
     }
+}
+
+/// The host's rights make the driver copy through the host's mapping, which must not run over its end.
+#[test]
+fn copies_are_cut_where_the_host_has_rights() {
+    let rig = Rig::new();
+    let builder = Reservation::builder(4 * G)
+        .access(&rig.devices[0], Access::ReadWrite)
+        .access(Location::HostNuma(0), Access::ReadWrite);
+    let mut kv = builder.reserve(&rig.driver).unwrap();
+    let host = AllocationProps::on_host_numa(&rig.driver, 0);
+    kv.map(0, G, &host).unwrap();
+    kv.map(G, G, &rig.props()).unwrap();
+    kv.map(2 * G, G, &rig.props()).unwrap();
+    let sizes = |call| -> Vec<usize> {
+        let log = rig
+            .sim
+            .log()
+            .into_iter()
+            .filter(|record| record.call == call);
+        log.map(|record| match record.arg("size") {
+            Some(Value::Size(size)) => *size,
+            other => panic!("{other:?}"),
+        })
+        .collect()
+    };
+    let bytes = pattern(G + 32);
+    rig.sim.clear_log();
+    kv.write(G - 16, &bytes).unwrap();
+    assert_eq!(sizes(Call::cuMemcpyHtoD_v2), [16, G, 16]);
+    let mut back = vec![0; bytes.len()];
+    kv.read(G - 16, &mut back).unwrap();
+    assert_eq!(back, bytes);
+    assert_eq!(sizes(Call::cuMemcpyDtoH_v2), [16, G, 16]);
+    kv.fill(G - 1, 2, 7).unwrap();
+    assert_eq!(sizes(Call::cuMemsetD8_v2), [1, 1]);
+    kv.copy_within(2 * G, G - 8, 16).unwrap();
+    assert_eq!(sizes(Call::cuMemcpyDtoD_v2), [8, 8]);
+    // Beyond the host's memory nothing is cut.
+    rig.sim.clear_log();
+    kv.write(2 * G - 16, &bytes[..32]).unwrap();
+    assert_eq!(sizes(Call::cuMemcpyHtoD_v2), [32]);
+
+    let node = Location::HostNuma(0);
+    kv.set_access(0, G, node, Access::Read).unwrap();
+    let error = kv.write(0, b"x").unwrap_err();
+    assert!(matches!(&error, Error::HostReadOnly { mapping } if *mapping == (0..G)));
+    assert!(matches!(kv.fill(0, 1, 1), Err(Error::HostReadOnly { .. })));
+    kv.read(0, &mut [0]).unwrap();
+    kv.set_access(0, G, node, Access::None).unwrap();
+    kv.write(0, b"x").unwrap();
+    kv.close().unwrap();
 }
