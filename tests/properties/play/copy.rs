@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use cuda_vmm::sim::{CallRecord, Value};
 use cuda_vmm::sys::Call;
 use cuda_vmm::{Access, Error, Location};
 
-use crate::contents::{bytes, Run};
+use crate::contents::{bytes, part, Run};
 use crate::model::{right_of, Area, Backing};
 use crate::operation::{Which, Window};
 use crate::verdict::{Refusal, Verdict};
@@ -36,9 +37,9 @@ impl World {
         let result = self.kvs[at_kv].write(offset, &buffer);
         let verdict = self.judge(&expected, &result);
         if let Ok([need]) = &expected {
-            if self.happened(verdict, Call::cuMemcpyHtoD_v2) {
-                self.model.write(at_kv, &need.range, &data);
-            }
+            let moved = self.moved(verdict, Call::cuMemcpyHtoD_v2, &need.range);
+            let data = part(&data, 0..moved.len());
+            self.model.write(at_kv, &moved, &data);
         }
         Some(())
     }
@@ -71,9 +72,8 @@ impl World {
         let result = self.kvs[at_kv].fill(offset, size, value);
         let verdict = self.judge(&expected, &result);
         if let Ok([need]) = &expected {
-            if self.happened(verdict, Call::cuMemsetD8_v2) {
-                self.model.write(at_kv, &need.range, &[(size, value)]);
-            }
+            let moved = self.moved(verdict, Call::cuMemsetD8_v2, &need.range);
+            self.model.write(at_kv, &moved, &[(moved.len(), value)]);
         }
         Some(())
     }
@@ -112,10 +112,10 @@ impl World {
     ) -> Option<()> {
         let verdict = self.judge(expected, result);
         if let Ok([to, from]) = expected {
-            if self.happened(verdict, Call::cuMemcpyDtoD_v2) {
-                let contents = self.model.read(from.area, &from.range);
-                self.model.write(to.area, &to.range, &contents);
-            }
+            let moved = self.moved(verdict, Call::cuMemcpyDtoD_v2, &to.range);
+            let source = from.range.start..from.range.start + moved.len();
+            let contents = self.model.read(from.area, &source);
+            self.model.write(to.area, &moved, &contents);
         }
         Some(())
     }
@@ -134,9 +134,17 @@ impl World {
         Some(())
     }
 
-    /// Whether bytes were moved: a failure behind the copy itself does not bring the old ones back.
-    fn happened(&self, verdict: Verdict, call: Call) -> bool {
-        verdict == Verdict::Done || self.succeeded(call).next().is_some()
+    /// The part of a range that was written, in pieces from its start: a failure behind a piece does not bring the old
+    /// bytes back.
+    fn moved(&self, verdict: Verdict, call: Call, range: &Range<usize>) -> Range<usize> {
+        let size = |record: &CallRecord| match record.arg("size") {
+            Some(Value::Size(size)) => *size,
+            other => panic!("{record} has the size {other:?}"),
+        };
+        match verdict {
+            Verdict::Done => range.clone(),
+            _ => range.start..range.start + self.succeeded(call).map(size).sum::<usize>(),
+        }
     }
 
     fn needs(
@@ -180,6 +188,14 @@ impl World {
             if mapped.quarantined {
                 let mapping = offset..offset + mapped.size;
                 return Err(Error::Quarantined { mapping }.into());
+            }
+        }
+        for (offset, mapped) in area.in_range(&range) {
+            let of_host = mapped.noted.iter().filter(|(who, _)| who.is_host());
+            let by_host = of_host.map(|(_, access)| *access).max();
+            if access.writes() && by_host == Some(Access::Read) {
+                let mapping = offset..offset + mapped.size;
+                return Err(Error::HostReadOnly { mapping }.into());
             }
         }
         Ok(Need {
