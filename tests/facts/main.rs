@@ -57,6 +57,7 @@ mod transcript;
 mod trial;
 mod unmap;
 
+#[allow(dead_code)] // What one test program does not need, another does.
 #[path = "../support/mod.rs"]
 mod support;
 
