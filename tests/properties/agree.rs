@@ -173,7 +173,8 @@ impl World {
     fn addresses(&self) -> Vec<(u64, usize)> {
         let areas = self.model.areas.iter().map(|area| (area.base, area.size));
         let kept = self.model.kept.iter().filter_map(|piece| piece.addresses());
-        let mut all: Vec<_> = areas.chain(kept).collect();
+        let leaked = self.model.leaked.iter().copied();
+        let mut all: Vec<_> = areas.chain(kept).chain(leaked).collect();
         all.sort_unstable();
         all
     }

@@ -19,6 +19,8 @@ pub struct Model {
     pub memories: BTreeMap<Number, Memory>,
     /// What the driver would not take and this crate's `Driver` keeps.
     pub kept: Vec<Piece>,
+    /// Addresses that `Drop` could not free.
+    pub leaked: Vec<(u64, usize)>,
     last: Number,
 }
 
@@ -138,6 +140,13 @@ impl Model {
         let backs = |mapped: &Mapped| mapped.backing == Backing::Share(share);
         let mut mapped = self.areas.iter().flat_map(|area| area.mapped.values());
         self.pages.contains(&share) || mapped.any(backs)
+    }
+
+    /// Whether nobody but one mapping holds the share.
+    pub fn is_sole(&self, share: Number) -> bool {
+        let mapped = self.areas.iter().flat_map(|area| area.mapped.values());
+        let backed = mapped.filter(|mapped| mapped.backing == Backing::Share(share));
+        !self.pages.contains(&share) && backed.count() == 1
     }
 
     /// Forgets what nobody holds any more.
@@ -267,7 +276,9 @@ impl Area {
         let applies = |(who, access): &&(Location, Access)| {
             access.reads() && (location.is_host() || !who.is_host())
         };
-        self.policy.iter().filter(applies).copied().collect()
+        let mut rights: Vec<_> = self.policy.iter().filter(applies).copied().collect();
+        rights.sort_unstable();
+        rights
     }
 }
 
@@ -277,6 +288,13 @@ pub fn note(rights: &mut Vec<(Location, Access)>, who: Location, access: Access)
         Some(entry) => entry.1 = access,
         None => rights.push((who, access)),
     }
+}
+
+/// Notes a right among those of a mapping, which are in order and leave out who has none.
+pub fn note_of_mapping(rights: &mut Vec<(Location, Access)>, who: Location, access: Access) {
+    note(rights, who, access);
+    rights.retain(|(_, access)| access.reads());
+    rights.sort_unstable();
 }
 
 pub fn right_of(rights: &[(Location, Access)], who: Location) -> Access {

@@ -56,11 +56,14 @@ fn what(mapped: &Mapped, model: &Model) -> String {
     };
     for (location, access) in &mapped.noted {
         let letters = match access {
-            Access::None => "--",
-            Access::Read => "r-",
             Access::ReadWrite => "rw",
+            Access::Read => "r-",
+            Access::None => "--",
         };
         what += &format!(", {location} {letters}");
+    }
+    if mapped.noted.is_empty() {
+        what += ", no access";
     }
     if mapped.quarantined {
         what += ", QUARANTINED";

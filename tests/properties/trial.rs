@@ -108,7 +108,7 @@ fn run(ground: Ground, faults: bool, operations: u64) -> Result<(), Failed> {
         reaches_everything(&played, faults)?;
     }
     let mut all = PLAYED.lock().unwrap();
-    all.get_or_insert_default().add(&played);
+    all.get_or_insert_with(Tally::default).add(&played);
     Ok(())
 }
 

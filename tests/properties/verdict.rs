@@ -123,10 +123,15 @@ impl World {
 
     /// Whether a call of this kind failed at this address.
     pub fn failed_at(&self, call: Call, address: u64) -> bool {
-        let failed = self.failed().into_iter();
-        failed
-            .filter(|record| record.call == call)
-            .any(|record| word(record, "address") == Some(address))
+        self.failure_at(call, address).is_some()
+    }
+
+    /// How a call of this kind failed at this address, if one did.
+    pub fn failure_at(&self, call: Call, address: u64) -> Option<Code> {
+        let mut failed = self.failed().into_iter();
+        let record = failed
+            .find(|record| record.call == call && word(record, "address") == Some(address))?;
+        Some(record.result.into())
     }
 
     /// What was called, for the report of a failure.
@@ -142,6 +147,10 @@ impl World {
 pub fn failed(error: &Error) -> Option<Failed> {
     match error {
         Error::Driver(failure) => Some((failure.call, failure.code)),
+        Error::Disagreement { failure, .. } => {
+            let failure = failure.as_ref()?;
+            Some((failure.call, failure.code))
+        }
         Error::OutOfMemory { .. } => Some((Call::cuMemCreate, Code::ERROR_OUT_OF_MEMORY)),
         Error::OutOfAddressSpace { .. } => {
             Some((Call::cuMemAddressReserve, Code::ERROR_OUT_OF_MEMORY))

@@ -197,6 +197,7 @@ impl World {
         }
         let kept = self.model.kept.len();
         assert_eq!(self.driver.reclaim().unwrap(), kept);
+        self.free_leaked();
         let (sim, start) = (self.sim.clone(), self.start.clone());
         let tally = std::mem::take(&mut self.tally);
         if let (Some(sim), Some(start)) = (&sim, start) {

@@ -96,10 +96,11 @@ impl World {
         let (from, _) = self.model.areas[other].window(from, self.unit);
         let needs = self.needs((at_kv, to), (other, from), size);
         let expected = self.copyable(needs)?;
-        let [target, source] = self
-            .kvs
-            .get_disjoint_mut([at_kv, other])
-            .expect("two of them");
+        let (low, high) = self.kvs.split_at_mut(at_kv.max(other));
+        let (target, source) = match at_kv < other {
+            true => (&mut low[at_kv], &high[0]),
+            false => (&mut high[0], &low[other]),
+        };
         let result = target.copy_from(to, source, from, size);
         self.copied(&expected, &result)
     }
@@ -190,7 +191,7 @@ impl World {
 
     /// Whether one device may do all of it.
     fn possible<const N: usize>(&self, needs: [Need; N]) -> Result<[Need; N], Refusal> {
-        let devices = || self.devices.iter().map(|device| Location::from(device));
+        let devices = || self.devices.iter().map(Location::from);
         let may = |who: Location, need: &Need| {
             let mut mapped = self.model.areas[need.area].in_range(&need.range);
             mapped.all(|(_, mapped)| right_of(&mapped.noted, who) >= need.access)

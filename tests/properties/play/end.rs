@@ -2,8 +2,9 @@
 
 use std::ptr::null_mut;
 
+use cuda_vmm::sim::Value;
 use cuda_vmm::sys::{CUresult, Call, DriverCalls};
-use cuda_vmm::{Allocation, CloseError, Error};
+use cuda_vmm::{Allocation, CloseError, Code, Error};
 
 use super::gives_up;
 use crate::leaks;
@@ -163,9 +164,18 @@ impl World {
             .copied()
             .filter(|offset| self.failed_at(Call::cuMemUnmap, base + *offset as u64))
             .collect();
+        // That it is mapped is contradicted by an INVALID_VALUE.
+        let invalid = |offset: &&usize| {
+            let failure = self.failure_at(Call::cuMemUnmap, base + **offset as u64);
+            failure == Some(Code::ERROR_INVALID_VALUE)
+        };
+        let contradicted: Vec<usize> = stay.iter().filter(invalid).copied().collect();
         let stuck = self.unreleased();
         let area = &mut self.model.areas[at];
         area.mapped.retain(|offset, _| stay.contains(offset));
+        for (offset, mapped) in &mut area.mapped {
+            mapped.quarantined |= contradicted.contains(offset);
+        }
         area.stuck = stuck;
     }
 
@@ -195,35 +205,42 @@ impl World {
             "{}",
             self.calls()
         );
+        let free_failed = self.failed_at(Call::cuMemAddressFree, area.base);
         self.make_good();
-        if unmap_failed {
-            let freed = unsafe { self.watch.cuMemAddressFree(area.base, area.size) };
-            assert_eq!(freed, CUresult::CUDA_SUCCESS);
+        if unmap_failed || free_failed {
+            self.model.leaked.push((area.base, area.size));
         }
         Some(())
     }
 
-    /// Makes the calls that failed once more, so that what `Drop` leaked is not left. They must succeed: what was leaked is
-    /// still there, once.
+    /// Makes the unmaps and releases that failed once more, so that what `Drop` leaked is not left. They must succeed: what was
+    /// leaked is still there, once. Addresses stay leaked, as the crate believes them to be.
     pub fn make_good(&mut self) {
         for record in self.failed() {
-            let size = |record: &cuda_vmm::sim::CallRecord| match record.arg("size") {
-                Some(cuda_vmm::sim::Value::Size(size)) => *size,
-                _ => 0,
-            };
-            let address = || word(record, "address").expect("it has one");
             let answer = match record.call {
                 Call::cuMemRelease => {
                     let handle = word(record, "handle").expect("it has one");
                     unsafe { self.watch.cuMemRelease(handle) }
                 }
-                Call::cuMemUnmap => unsafe { self.watch.cuMemUnmap(address(), size(record)) },
-                Call::cuMemAddressFree => unsafe {
-                    self.watch.cuMemAddressFree(address(), size(record))
-                },
+                Call::cuMemUnmap => {
+                    let address = word(record, "address").expect("it has one");
+                    let Some(Value::Size(size)) = record.arg("size") else {
+                        panic!("{record} has no size");
+                    };
+                    unsafe { self.watch.cuMemUnmap(address, *size) }
+                }
+                Call::cuMemAddressFree => continue,
                 other => panic!("a drop does not call {other}"),
             };
             assert_eq!(answer, CUresult::CUDA_SUCCESS, "{record}");
+        }
+    }
+
+    /// Frees the addresses that were leaked, when nothing is to be reserved any more.
+    pub fn free_leaked(&mut self) {
+        for (base, size) in self.model.leaked.drain(..) {
+            let freed = unsafe { self.watch.cuMemAddressFree(base, size) };
+            assert_eq!(freed, CUresult::CUDA_SUCCESS);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Allocations of the caller's, and what the driver tells of addresses.
 
 use cuda_vmm::sys::Call;
-use cuda_vmm::{Allocation, Code, Error, Origin, What};
+use cuda_vmm::{Allocation, Code, Error, Location, Origin, What};
 
 use crate::bounds::{flawed, multiple};
 use crate::leaks;
@@ -110,10 +110,10 @@ impl World {
         let byte = offset..offset + 1;
         let mapped = area.in_range(&byte).next();
         let expected = match mapped {
-            // A real driver does not tell the size of memory to which nobody has access (580.159).
-            Some((_, mapped)) if self.sim.is_none() && is_inaccessible(mapped) => Err(
-                Refusal::Driver(Call::cuMemGetAddressRange_v2, Code::ERROR_NOT_FOUND),
-            ),
+            Some((_, mapped)) if !self.is_measurable(mapped) => Err(Refusal::Driver(
+                Call::cuMemGetAddressRange_v2,
+                Code::ERROR_NOT_FOUND,
+            )),
             Some((_, mapped)) => Ok(mapped.memory),
             None if self.is_anothers(area.base + offset as u64, at_kv) => return None,
             None => Err(Refusal::Driver(
@@ -135,6 +135,14 @@ impl World {
             _ => {}
         }
         Some(())
+    }
+
+    /// Whether the driver tells how large it is: to a device that has access, and its own is asked.
+    fn is_measurable(&self, mapped: &Mapped) -> bool {
+        let location = self.model.memories[&mapped.memory].location;
+        let asked = location.device().unwrap_or(0);
+        let granted = mapped.granted.get(&Location::Device(asked));
+        granted.is_some_and(|access| access.reads())
     }
 
     pub fn is_vmm(&mut self, kv: Which, at: Window) -> Option<()> {
@@ -202,8 +210,4 @@ impl World {
         self.model.kept = kept;
         Some(())
     }
-}
-
-fn is_inaccessible(mapped: &Mapped) -> bool {
-    !mapped.granted.values().any(|access| access.reads())
 }

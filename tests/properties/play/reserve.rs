@@ -67,9 +67,8 @@ impl World {
         if exactly {
             assert_eq!(Some(kv.base()), asked);
         }
-        if alignment != 0 {
-            assert_eq!(kv.base() % alignment as u64, 0);
-        }
+        let alignment = self.base_alignment(asked.unwrap_or(0) as usize, alignment);
+        assert_eq!(kv.base() % alignment as u64, 0);
         let area = Area {
             number: self.model.number(),
             base: kv.base(),
@@ -129,12 +128,25 @@ impl World {
                 return Err(Error::Overflow { offset, size }.into());
             }
         }
+        let refused = |code| Err(Refusal::Driver(Call::cuMemAddressReserve, code));
+        let asked = asked.unwrap_or(0) as usize;
+        if asked % self.base_alignment(asked, alignment) != 0 {
+            return refused(Code::ERROR_INVALID_VALUE);
+        }
         match size < TOO_MUCH {
             true => Ok(()),
-            false => Err(Refusal::Driver(
-                Call::cuMemAddressReserve,
-                Code::ERROR_OUT_OF_MEMORY,
-            )),
+            false => refused(Code::ERROR_OUT_OF_MEMORY),
+        }
+    }
+
+    /// What the driver is asked for: a base that will do for every device, unless an address was asked for that will not.
+    fn base_alignment(&self, asked: usize, alignment: usize) -> usize {
+        let devices = self.places.iter().filter(|place| !place.location.is_host());
+        let greatest = devices.map(|place| place.granularity).max();
+        let greatest = greatest.expect("there is a device");
+        match asked % greatest {
+            0 => alignment.max(greatest),
+            _ => alignment.max(self.unit),
         }
     }
 

@@ -3,9 +3,9 @@
 use cuda_vmm::sys::Call;
 use cuda_vmm::{Access, Code, Error, Location};
 
-use crate::model::{note, right_of, Mapped};
+use crate::model::{note, note_of_mapping, right_of, Mapped};
 use crate::operation::{Extent, Which, Window};
-use crate::verdict::{Refusal, Verdict};
+use crate::verdict::{word, Refusal, Verdict};
 use crate::world::World;
 
 impl World {
@@ -25,14 +25,44 @@ impl World {
             }
         });
         let result = self.kvs[at_kv].set_access(offset, size, who, access);
-        if let (Verdict::Done, Ok(range)) = (self.judge(&expected, &result), &expected) {
-            for (offset, mapped) in &mut self.model.areas[at_kv].mapped {
-                if range.contains(offset) {
-                    give(mapped, who, access);
+        let verdict = self.judge(&expected, &result);
+        match verdict {
+            Verdict::Refused => {}
+            Verdict::Done => {
+                let range = expected.expect("judged");
+                for (offset, mapped) in &mut self.model.areas[at_kv].mapped {
+                    if range.contains(offset) {
+                        give(mapped, who, access);
+                    }
+                }
+            }
+            Verdict::Failed => self.half_granted(at_kv, who, access),
+        }
+        Some(())
+    }
+
+    /// A grant that failed: where taking it back failed too, the crate notes what was asked for. The driver has granted it if it was
+    /// the driver that went from mapping to mapping and then refused; a call that was made to fail has done nothing.
+    fn half_granted(&mut self, at: usize, who: Location, access: Access) {
+        let by_driver = self.failures()[0].1 == Code::ERROR_NOT_SUPPORTED;
+        let not_undone = self.failed_accesses();
+        let area = &mut self.model.areas[at];
+        for (offset, mapped) in &mut area.mapped {
+            if not_undone.contains(&(area.base + *offset as u64)) {
+                note_of_mapping(&mut mapped.noted, who, access);
+                if by_driver {
+                    mapped.granted.insert(who, access);
                 }
             }
         }
-        Some(())
+    }
+
+    /// The addresses at which access could not be set, but for the first, which is the operation's own.
+    fn failed_accesses(&self) -> Vec<u64> {
+        let failed = self.failed().into_iter().skip(1);
+        failed
+            .filter_map(|record| word(record, "address"))
+            .collect()
     }
 
     pub fn grant(&mut self, kv: Which, who: Which, access: Access) -> Option<()> {
@@ -53,12 +83,7 @@ impl World {
             .map(|(offset, _)| *offset)
             .collect();
         // Of a grant that failed remains what could not be taken back. The first failure is of the grant itself.
-        let failed: Vec<u64> = self
-            .failed()
-            .into_iter()
-            .skip(1)
-            .filter_map(|record| crate::verdict::word(record, "address"))
-            .collect();
+        let failed = self.failed_accesses();
         let area = &mut self.model.areas[at_kv];
         for offset in concerned {
             if verdict == Verdict::Done || failed.contains(&(base + offset as u64)) {
@@ -90,18 +115,15 @@ impl World {
         });
         let result = self.kvs[at_kv].access_of(offset, who);
         // Of a mapping that is quarantined the crate does not know what the driver granted, and says so.
-        if let (Ok((ours, theirs)), Err(error @ Error::Disagreement { .. })) = (&expected, &result)
+        if let (Ok((ours, theirs)), Err(error @ Error::Disagreement { failure: None, .. })) =
+            (&expected, &result)
         {
             assert_ne!(ours, theirs, "{error}");
             let ours = format!("{who} was granted {ours} at offset {offset}");
             let theirs = format!("reports {theirs}");
-            let failure = None;
-            let disagreement = Error::Disagreement {
-                ours,
-                theirs,
-                failure,
-            };
-            assert_eq!(format!("{error:?}"), format!("{disagreement:?}"));
+            let text =
+                format!("the driver and this crate disagree: {ours}, but the driver {theirs}");
+            assert_eq!(error.to_string(), text);
             self.look();
             assert_eq!(self.failures(), []);
             return Some(());
@@ -121,6 +143,6 @@ impl World {
 }
 
 fn give(mapped: &mut Mapped, who: Location, access: Access) {
-    note(&mut mapped.noted, who, access);
+    note_of_mapping(&mut mapped.noted, who, access);
     mapped.granted.insert(who, access);
 }

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use cuda_vmm::sys::Call;
-use cuda_vmm::Error;
+use cuda_vmm::{Code, Error};
 
 use super::gives_up;
-use crate::model::Backing;
+use crate::model::{Backing, Mapped};
 use crate::operation::{Extent, Owner, Wait, Which};
 use crate::verdict::{word, Refusal, Verdict};
 use crate::world::{Held, World};
@@ -112,12 +112,41 @@ impl World {
             }
             return;
         }
+        self.doubt(at, &there);
         for offset in there {
             let address = self.model.areas[at].base + offset as u64;
-            if self.failed_at(Call::cuMemRetainAllocationHandle, address) {
+            if let Some(code) = self.failure_at(Call::cuMemRetainAllocationHandle, address) {
                 let mapped = self.model.areas[at].mapped.get_mut(&offset);
-                mapped.expect("it is there").backing = Backing::GivenUp;
+                let mapped = mapped.expect("it is there");
+                mapped.backing = Backing::GivenUp;
+                mapped.quarantined |= code == Code::ERROR_INVALID_VALUE;
             }
+        }
+    }
+
+    /// INVALID_VALUE contradicts that it is mapped and held, so what it was about is quarantined.
+    fn doubt(&mut self, at: usize, there: &[usize]) {
+        // Released are, in order, the handles of mappings that hold a count alone.
+        let releases = |mapped: &Mapped| match mapped.backing {
+            Backing::Own => true,
+            Backing::Share(share) => self.model.is_sole(share),
+            Backing::GivenUp => false,
+        };
+        let area = &self.model.areas[at];
+        let released = there
+            .iter()
+            .filter(|offset| releases(&area.mapped[*offset]));
+        let released: Vec<usize> = released.copied().collect();
+        let doubted: Vec<usize> = match self.failures().first() {
+            Some((Call::cuMemUnmap, Code::ERROR_INVALID_VALUE)) => there.to_vec(),
+            Some((Call::cuMemRelease, Code::ERROR_INVALID_VALUE)) => {
+                vec![released[self.succeeded(Call::cuMemRelease).count()]]
+            }
+            _ => Vec::new(),
+        };
+        for offset in doubted {
+            let mapped = self.model.areas[at].mapped.get_mut(&offset);
+            mapped.expect("it is there").quarantined = true;
         }
     }
 
