@@ -356,7 +356,8 @@ fn a_deadline_gives_up_with_everything_mapped(stage: &Stage) {
     let start = Instant::now();
     match reservation.unmap_after(id, work.fence().within(patience)) {
         Err(Error::DeadlinePassed { waited }) => {
-            assert!(waited >= patience && waited <= start.elapsed())
+            // The deadline was set before the wait began: on a busy machine less than the patience is left for it.
+            assert!(start.elapsed() >= patience && waited <= start.elapsed())
         }
         other => panic!("{other:?}"),
     }

@@ -58,8 +58,8 @@ enum Size {
 impl Size {
     fn bytes(self) -> u64 {
         match self {
-            Size::Granules(count) => (count % 8) as u64 * G as u64,
-            Size::Any(bytes) => bytes as u64 % (1 << 24),
+            Size::Granules(count) => (count % 3) as u64 * G as u64,
+            Size::Any(bytes) => bytes as u64 % (1 << 22),
         }
     }
 }
