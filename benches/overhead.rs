@@ -115,6 +115,7 @@ unsafe impl DriverCalls for DoNothing {
 fn main() {
     println!("machine: {}, {}", processor(), std::env::consts::ARCH);
     bookkeeping();
+    lifetime();
     flatness();
     close();
     match Driver::load() {
@@ -296,6 +297,22 @@ impl Filled {
             .wrapping_add(1442695040888963407);
         (self.seed >> 33) as usize % self.count
     }
+}
+
+/// A whole life, from reserve to free with one mapping in between, over a driver that does nothing.
+fn lifetime() {
+    const LIVES: usize = 10_000;
+    let driver = do_nothing();
+    let props = AllocationProps::on(&driver.device(0).expect("device 0"));
+    let lives = (0..31).map(|_| {
+        microseconds(|| (0..LIVES).for_each(|_| through_the_crate(&driver, &props, GRANULE)))
+            * 1000.0
+            / LIVES as f64
+    });
+    println!(
+        "do-nothing driver, reserve to free: {:.0} ns",
+        median(lives.collect())
+    );
 }
 
 /// Close of 10,000 and of 100,000 mappings, by mapping.

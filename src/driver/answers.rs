@@ -69,9 +69,11 @@ pub(super) fn memory(free: usize, total: usize) -> Result<(usize, usize)> {
 
 /// The range that lies at an address, as the driver was asked for it.
 pub(super) fn range_at(address: u64, base: u64, size: usize) -> Result<(u64, usize)> {
-    let inside = address
-        .checked_sub(base)
-        .is_some_and(|offset| offset < size as u64);
+    // Of memory on the host the driver gives the size, and no base (580.159 on an H200).
+    let inside = base == 0
+        || address
+            .checked_sub(base)
+            .is_some_and(|offset| offset < size as u64);
     match inside && base.checked_add(size as u64).is_some() {
         true => Ok((base, size)),
         false => Err(Error::disagreement(

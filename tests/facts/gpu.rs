@@ -7,7 +7,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use cuda_vmm::sys::{
     CUcontext, CUdeviceptr, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
-    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUresult, DriverCalls,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUresult, CUstream_flags,
+    DriverCalls,
 };
 
 use crate::codes::{call, demand, hear, SUCCESS};
@@ -263,12 +264,14 @@ impl Gpu {
         call!(self, cuMemAlloc_v2(&mut address, self.granularity) => SUCCESS);
         call!(self, cuMemFree_v2(address) => SUCCESS);
         let (mut stream, mut event) = (std::ptr::null_mut(), std::ptr::null_mut());
-        call!(self, cuStreamCreate(&mut stream, 0) => SUCCESS);
         call!(self, cuEventCreate(&mut event, 0) => SUCCESS);
-        call!(self, cuEventRecord(event, stream) => SUCCESS);
-        call!(self, cuEventSynchronize(event) => SUCCESS);
+        for flags in [0, CUstream_flags::CU_STREAM_NON_BLOCKING.0] {
+            call!(self, cuStreamCreate(&mut stream, flags) => SUCCESS);
+            call!(self, cuEventRecord(event, stream) => SUCCESS);
+            call!(self, cuEventSynchronize(event) => SUCCESS);
+            call!(self, cuStreamDestroy_v2(stream) => SUCCESS);
+        }
         call!(self, cuEventDestroy_v2(event) => SUCCESS);
-        call!(self, cuStreamDestroy_v2(stream) => SUCCESS);
     }
 
     /// Everything that can be seen from outside.

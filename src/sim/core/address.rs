@@ -46,7 +46,8 @@ impl State {
             Some(block) if self.rights_at(device, address) != Rights::None => block,
             _ => return refuse(CUresult::CUDA_ERROR_NOT_FOUND),
         };
-        base.put_if_wanted(block.base);
+        // Of memory on the host the driver gives no base.
+        base.put_if_wanted(if block.place.is_host() { 0 } else { block.base });
         size.put_if_wanted(block.size as usize);
         Ok(())
     }
