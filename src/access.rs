@@ -88,6 +88,14 @@ impl Rights {
         }
     }
 
+    /// The most that anybody may do.
+    pub(crate) fn most(&self) -> Access {
+        self.iter()
+            .map(|(_, access)| access)
+            .max()
+            .unwrap_or_default()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Location, Access)> + '_ {
         self.0.iter().copied()
     }

@@ -3,16 +3,18 @@
 #![allow(unsafe_code)] // `from_raw` is declared unsafe; no unsafe operation stands here.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use crate::access::Access;
 use crate::bytes::Bytes;
 use crate::code::Code;
 use crate::driver::{Driver, Piece, RawHandle};
 use crate::error::{Error, Result, What};
+use crate::identity::{AllocationId, Identity};
 use crate::location::Location;
 use crate::props::AllocationProps;
 use crate::range::aligned;
-use crate::recipe::Recipe;
+use crate::recipe::{HandleTypes, Recipe};
 use crate::report::{self, Leak};
 use crate::sys::Call;
 
@@ -26,6 +28,8 @@ pub enum Origin {
     Retained,
     /// Taken over as a raw handle.
     Raw,
+    /// Imported: another process's memory, or an export of one's own.
+    Imported,
 }
 
 /// What there is to know of memory, to map it.
@@ -34,6 +38,8 @@ pub(crate) struct Memory {
     pub(crate) size: usize,
     pub(crate) granularity: usize,
     pub(crate) location: Location,
+    /// The kinds of sharing it was created for; an import reads as none.
+    pub(crate) handle_types: HandleTypes,
 }
 
 /// One count of one physical handle. Dropping it releases; nothing else does.
@@ -42,6 +48,10 @@ pub(crate) struct Handle {
     raw: RawHandle,
     memory: Memory,
     origin: Origin,
+    /// What its maker lets others do with it.
+    offered: Access,
+    /// Its name, once somebody asked.
+    identity: OnceLock<Identity>,
     /// Whether the count is still this value's to give back.
     owned: bool,
 }
@@ -57,24 +67,63 @@ impl Handle {
                 size,
                 granularity,
                 location: props.location(),
+                handle_types: props.handle_types(),
             },
+            OnceLock::new(),
         ))
     }
 
     /// Wraps a count of a handle that was created here.
     #[inline]
-    pub(crate) fn created(driver: &Driver, raw: RawHandle, memory: Memory) -> Handle {
-        Handle::owned(driver, raw, memory, Origin::Created)
+    pub(crate) fn created(
+        driver: &Driver,
+        raw: RawHandle,
+        memory: Memory,
+        identity: OnceLock<Identity>,
+    ) -> Handle {
+        let mut handle = Handle::owned(driver, raw, memory, Origin::Created);
+        handle.identity = identity;
+        handle
     }
 
-    fn owned(driver: &Driver, raw: RawHandle, memory: Memory, origin: Origin) -> Handle {
+    pub(crate) fn owned(driver: &Driver, raw: RawHandle, memory: Memory, origin: Origin) -> Handle {
         Handle {
             driver: driver.clone(),
             raw,
             memory,
             origin,
+            offered: Access::ReadWrite,
+            identity: OnceLock::new(),
             owned: true,
         }
+    }
+
+    /// Wraps a count of an import: the rights that came with it, and its name, if that was told.
+    pub(crate) fn imported(
+        driver: &Driver,
+        raw: RawHandle,
+        memory: Memory,
+        offered: Access,
+        id: Option<AllocationId>,
+    ) -> Handle {
+        let mut handle = Handle::owned(driver, raw, memory, Origin::Imported);
+        handle.offered = offered;
+        if let Some(id) = id {
+            handle.identity = driver.note_identity(raw, id).into();
+        }
+        handle
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    pub(crate) fn offered(&self) -> Access {
+        self.offered
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        self.identity.get_or_init(|| self.driver.identity(self.raw))
     }
 
     pub(crate) fn raw(&self) -> RawHandle {
@@ -207,6 +256,19 @@ impl Allocation {
         self.handle.clone()
     }
 
+    pub(crate) fn from_share(handle: Arc<Handle>) -> Allocation {
+        Allocation { handle }
+    }
+
+    /// The same count, held once more: it is given back with the last of its holders.
+    pub(crate) fn another_hold(&self) -> Allocation {
+        Allocation::from_share(self.share())
+    }
+
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.handle.driver
+    }
+
     /// The allocation that is mapped at this address, whoever mapped it, with one more count.
     ///
     /// Any address inside the mapping will do.
@@ -216,24 +278,44 @@ impl Allocation {
     /// INVALID_VALUE where virtual memory management mapped nothing (see [`Driver::is_vmm`]), or another driver failure.
     #[doc(alias = "cuMemRetainAllocationHandle")]
     pub fn retain(driver: &Driver, address: u64) -> Result<Allocation> {
+        Allocation::retain_with_base(driver, address).map(|(allocation, _)| allocation)
+    }
+
+    /// [`retain`](Self::retain), and where the mapping begins.
+    pub(crate) fn retain_with_base(driver: &Driver, address: u64) -> Result<(Allocation, u64)> {
         let raw = driver.calls().mem_retain(address)?;
         let described = describe(driver, raw).and_then(|recipe| {
             let granularity = driver.granularity(&recipe)?.minimum();
             // Asking for the size needs a context; the memory's own device has one, host memory is asked of device 0.
             let device = driver.device(recipe.location.device().unwrap_or(0))?;
-            let (_, size) =
+            let (base, size) =
                 driver.with_context(device.raw(), |calls| calls.mem_address_range(address))?;
-            Ok(Memory {
+            let memory = Memory {
                 size,
                 granularity,
                 location: recipe.location,
-            })
+                handle_types: recipe.handle_types,
+            };
+            Ok((memory, base))
         });
         match described {
-            Ok(memory) => Ok(Allocation::adopt(driver, raw, memory, Origin::Retained)),
-            Err(error) => {
-                let undo = driver.give_back(Piece::Handle { raw, size: 0 }).err();
-                Err(error.with_undo(undo.into_iter().collect()))
+            Ok((memory, base)) => Ok((
+                Allocation::adopt(driver, raw, memory, Origin::Retained),
+                base,
+            )),
+            Err(error) => driver.settle(Piece::Handle { raw, size: 0 }, Err(error)),
+        }
+    }
+
+    /// Ends an operation by letting go of an allocation that it needed: see [`Driver::settle`].
+    pub(crate) fn settle<T>(self, result: Result<T>) -> Result<T> {
+        let driver = self.handle.driver.clone();
+        match Arc::into_inner(self.handle) {
+            None => result,
+            Some(mut handle) => {
+                let size = handle.memory.size;
+                let raw = handle.give_up();
+                driver.settle(Piece::Handle { raw, size }, result)
             }
         }
     }
@@ -267,6 +349,7 @@ impl Allocation {
             size,
             granularity,
             location: recipe.location,
+            handle_types: recipe.handle_types,
         };
         Ok(Allocation::adopt(driver, raw, memory, Origin::Raw))
     }
@@ -275,7 +358,7 @@ impl Allocation {
     ///
     /// # Errors
     ///
-    /// The allocation itself, where it is still mapped: the mappings share the one count.
+    /// The allocation itself, where it is still mapped, or exported as a fabric handle: they share the one count.
     pub fn into_raw(self) -> Result<u64, Allocation> {
         Arc::try_unwrap(self.handle)
             .map(|mut handle| handle.give_up())
@@ -297,6 +380,24 @@ impl Allocation {
         self.handle.memory.location
     }
 
+    /// The kinds of sharing it was created for. An import says none: it cannot be exported.
+    pub fn handle_types(&self) -> HandleTypes {
+        self.handle.memory.handle_types
+    }
+
+    /// What may be done with it: all with one's own memory, what its maker offers with another process's.
+    pub fn offered(&self) -> Access {
+        self.handle.offered
+    }
+
+    /// The name of the memory: the same for each allocation and export of it, and for what is imported of those.
+    ///
+    /// It is given when it is first asked for, and is the memory's for as long as an allocation or a mapping of it that was
+    /// asked, or exported, lives in this process.
+    pub fn id(&self) -> AllocationId {
+        **self.handle.identity()
+    }
+
     /// How the handle came here.
     pub fn origin(&self) -> Origin {
         self.handle.origin
@@ -313,7 +414,7 @@ impl Allocation {
             .map(|recipe| AllocationProps::of(&self.handle.driver, recipe))
     }
 
-    /// Lets go of the memory, with the driver's answer. While mappings share it, they keep it and nothing can fail.
+    /// Lets go of the memory, with the driver's answer. While mappings or fabric exports share it, they keep it and nothing can fail.
     ///
     /// # Errors
     ///
@@ -363,7 +464,7 @@ pub struct ReleaseError {
     pub allocation: Allocation,
 }
 
-fn describe(driver: &Driver, raw: RawHandle) -> Result<Recipe> {
+pub(crate) fn describe(driver: &Driver, raw: RawHandle) -> Result<Recipe> {
     driver
         .calls()
         .mem_properties(raw)

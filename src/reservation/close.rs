@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::Reservation;
 use crate::allocation::{Allocation, Handle};
+use crate::driver::Piece;
 use crate::error::{Error, NotUndone};
 use crate::mapping::Mapping;
 use crate::report::{self, Leak};
@@ -145,6 +146,31 @@ impl Reservation {
                 kept,
             })),
         }
+    }
+
+    /// Ends a reservation that an operation had made before it failed. What is left in it are mappings that could not be undone: they stay
+    /// with the driver, and so do then the addresses.
+    pub(crate) fn surrender(mut self, error: Error) -> Error {
+        let (base, size) = (self.base, self.size);
+        let mut handles = std::mem::take(&mut self.stuck);
+        let mut mapped = Vec::new();
+        for mapping in self.table.iter_mut() {
+            mapped.push((mapping.address(), mapping.size()));
+            mapping.abandon();
+            handles.extend(mapping.take_handle());
+        }
+        self.closed = true;
+        let addresses = match mapped.is_empty() {
+            true => self.driver.give_back(Piece::Addresses { base, size }).err(),
+            false => {
+                self.driver.keep(Piece::Mapped { base, size, mapped });
+                None
+            }
+        };
+        let released = handles
+            .into_iter()
+            .filter_map(|handle| Allocation::from_handle(handle).settle(Ok(())).err());
+        error.with_undo(addresses.into_iter().chain(released).collect())
     }
 
     /// Undoes all that can be undone, and tells what could not.

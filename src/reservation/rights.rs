@@ -1,6 +1,6 @@
 //! Access rights are state: the policy's and each mapping's, applied with every map, and asked back from the driver.
 
-use super::{intern, Policy, Reservation};
+use super::{at_most, intern, Policy, Reservation};
 use crate::access::{descriptor, Access, Rights};
 use crate::error::{Error, Result};
 use crate::location::Location;
@@ -13,7 +13,7 @@ impl Reservation {
     /// # Errors
     ///
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::PartialMapping`], [`Error::Hole`] (the
-    /// driver would skip a hole silently). A driver failure changes no rights.
+    /// driver would skip a hole silently), [`Error::MoreThanOffered`] of imported memory. A driver failure changes no rights.
     #[doc(alias = "cuMemSetAccess")]
     pub fn set_access(
         &mut self,
@@ -25,6 +25,9 @@ impl Reservation {
         let location = location.into();
         self.driver.check_location(location)?;
         let range = self.whole(offset, size)?.asked;
+        for mapping in self.beneath(offset, size)? {
+            at_most(access, mapping.offered())?;
+        }
         let descriptors = [descriptor(location, access)];
         self.driver
             .calls()
@@ -38,7 +41,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], or a driver failure. The policy and all rights are then as before, unless the error says that
+    /// [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::MoreThanOffered`] of imported memory, or a driver failure. The policy and all rights are then as before, unless the error says that
     /// undoing failed too: then the mappings that it names no longer have their old rights.
     #[doc(alias = "cuMemSetAccess")]
     pub fn grant(&mut self, location: impl Into<Location>, access: Access) -> Result<()> {
@@ -47,6 +50,9 @@ impl Reservation {
         let applies = |mapping: &&Mapping| {
             !mapping.is_quarantined() && (mapping.location().is_host() || !location.is_host())
         };
+        for mapping in self.mappings().filter(applies) {
+            at_most(access, mapping.offered())?;
+        }
         let before: Vec<_> = self
             .mappings()
             .filter(applies)
