@@ -350,7 +350,7 @@ impl Error {
         }
     }
 
-    /// The driver's status, where the first error is a failed driver call.
+    /// The driver's status, where the first error is a failed driver call, or says what one means.
     pub fn code(&self) -> Option<Code> {
         match self.first() {
             Error::Driver(failure) => Some(failure.code),
@@ -359,6 +359,7 @@ impl Error {
             }
             Error::NotAnExport { .. } => Some(Code::ERROR_UNKNOWN),
             Error::Gap { .. } => Some(Code::ERROR_INVALID_VALUE),
+            Error::Unshareable { refusals } => refusals.last().map(|refusal| refusal.code),
             _ => None,
         }
     }

@@ -152,25 +152,26 @@ impl Reservation {
     /// with the driver, and so do then the addresses.
     pub(crate) fn surrender(mut self, error: Error) -> Error {
         let (base, size) = (self.base, self.size);
-        let mut handles = std::mem::take(&mut self.stuck);
+        for mut handle in std::mem::take(&mut self.stuck) {
+            let (raw, size) = (handle.give_up(), handle.memory().size);
+            self.driver.keep(Piece::Handle { raw, size });
+        }
         let mut mapped = Vec::new();
+        let mut undo = Vec::new();
         for mapping in self.table.iter_mut() {
             mapped.push((mapping.address(), mapping.size()));
             mapping.abandon();
-            handles.extend(mapping.take_handle());
+            if let Some(mut handle) = mapping.take_handle() {
+                let (raw, size) = (handle.give_up(), handle.memory().size);
+                undo.extend(self.driver.give_back(Piece::Handle { raw, size }).err());
+            }
+        }
+        match mapped.is_empty() {
+            false => self.driver.keep(Piece::Mapped { base, size, mapped }),
+            true => undo.extend(self.driver.give_back(Piece::Addresses { base, size }).err()),
         }
         self.closed = true;
-        let addresses = match mapped.is_empty() {
-            true => self.driver.give_back(Piece::Addresses { base, size }).err(),
-            false => {
-                self.driver.keep(Piece::Mapped { base, size, mapped });
-                None
-            }
-        };
-        let released = handles
-            .into_iter()
-            .filter_map(|handle| Allocation::from_handle(handle).settle(Ok(())).err());
-        error.with_undo(addresses.into_iter().chain(released).collect())
+        error.with_undo(undo)
     }
 
     /// Undoes all that can be undone, and tells what could not.

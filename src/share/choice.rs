@@ -145,8 +145,17 @@ impl Device {
             Ok(page) => page,
             Err(error) => return refusal(handle_type, error).map(Err),
         };
-        let verdict = round_trip(self.driver(), &page, handle_type);
-        page.settle(verdict)
+        match round_trip(self.driver(), &page, handle_type) {
+            Ok(Err(refusal)) => {
+                let refusals = vec![refusal];
+                match page.settle(Err(Error::Unshareable { refusals })) {
+                    // That alone is an answer; that the page could not be given back is more.
+                    Err(Error::Unshareable { .. }) => Ok(Err(refusal)),
+                    settled => settled,
+                }
+            }
+            verdict => page.settle(verdict),
+        }
     }
 }
 
