@@ -3,188 +3,20 @@
 #![allow(unsafe_code)] // `from_raw` is declared unsafe; no unsafe operation stands here.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::access::Access;
 use crate::bytes::Bytes;
 use crate::code::Code;
 use crate::driver::{Driver, Piece, RawHandle};
 use crate::error::{Error, Result, What};
-use crate::identity::{AllocationId, Identity};
+use crate::handle::{Handle, Memory, Origin};
+use crate::identity::AllocationId;
 use crate::location::Location;
 use crate::props::AllocationProps;
 use crate::range::aligned;
 use crate::recipe::{HandleTypes, Recipe};
-use crate::report::{self, Leak};
 use crate::sys::Call;
-
-/// How an allocation's handle came to this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Origin {
-    /// Created here.
-    Created,
-    /// Retained from an address at which it is mapped.
-    Retained,
-    /// Taken over as a raw handle.
-    Raw,
-    /// Imported: another process's memory, or an export of one's own.
-    Imported,
-}
-
-/// What there is to know of memory, to map it.
-#[derive(Clone, Copy)]
-pub(crate) struct Memory {
-    pub(crate) size: usize,
-    pub(crate) granularity: usize,
-    pub(crate) location: Location,
-    /// The kinds of sharing it was created for; an import reads as none.
-    pub(crate) handle_types: HandleTypes,
-}
-
-/// One count of one physical handle. Dropping it releases; nothing else does.
-pub(crate) struct Handle {
-    driver: Driver,
-    raw: RawHandle,
-    memory: Memory,
-    origin: Origin,
-    /// What its maker lets others do with it.
-    offered: Access,
-    /// Its name, once somebody asked.
-    identity: OnceLock<Identity>,
-    /// Whether the count is still this value's to give back.
-    owned: bool,
-}
-
-impl Handle {
-    fn create(props: &AllocationProps, size: usize) -> Result<Handle> {
-        let granularity = props.granularity()?.minimum();
-        let raw = props.driver().calls().mem_create(size, props.recipe())?;
-        Ok(Handle::created(
-            props.driver(),
-            raw,
-            Memory {
-                size,
-                granularity,
-                location: props.location(),
-                handle_types: props.handle_types(),
-            },
-            OnceLock::new(),
-        ))
-    }
-
-    /// Wraps a count of a handle that was created here.
-    #[inline]
-    pub(crate) fn created(
-        driver: &Driver,
-        raw: RawHandle,
-        memory: Memory,
-        identity: OnceLock<Identity>,
-    ) -> Handle {
-        let mut handle = Handle::owned(driver, raw, memory, Origin::Created);
-        handle.identity = identity;
-        handle
-    }
-
-    pub(crate) fn owned(driver: &Driver, raw: RawHandle, memory: Memory, origin: Origin) -> Handle {
-        Handle {
-            driver: driver.clone(),
-            raw,
-            memory,
-            origin,
-            offered: Access::ReadWrite,
-            identity: OnceLock::new(),
-            owned: true,
-        }
-    }
-
-    /// Wraps a count of an import: the rights that came with it, and its name, if that was told.
-    pub(crate) fn imported(
-        driver: &Driver,
-        raw: RawHandle,
-        memory: Memory,
-        offered: Access,
-        id: Option<AllocationId>,
-    ) -> Handle {
-        let mut handle = Handle::owned(driver, raw, memory, Origin::Imported);
-        handle.offered = offered;
-        if let Some(id) = id {
-            handle.identity = driver.note_identity(raw, id).into();
-        }
-        handle
-    }
-
-    pub(crate) fn origin(&self) -> Origin {
-        self.origin
-    }
-
-    pub(crate) fn offered(&self) -> Access {
-        self.offered
-    }
-
-    pub(crate) fn identity(&self) -> &Identity {
-        self.identity.get_or_init(|| self.driver.identity(self.raw))
-    }
-
-    pub(crate) fn raw(&self) -> RawHandle {
-        self.raw
-    }
-
-    pub(crate) fn memory(&self) -> Memory {
-        self.memory
-    }
-
-    pub(crate) fn driver(&self) -> &Driver {
-        &self.driver
-    }
-
-    /// Releases the count, or gives the handle back with the reason.
-    #[inline]
-    pub(crate) fn release(mut self) -> Result<(), (Handle, Error)> {
-        self.release_count().map_err(|error| (self, error))
-    }
-
-    /// Whether there is a count to give back.
-    pub(crate) fn is_owned(&self) -> bool {
-        self.owned
-    }
-
-    /// Releases the count and stays, for it to be [taken back](Handle::take_count).
-    pub(crate) fn release_count(&mut self) -> Result<()> {
-        self.driver
-            .calls()
-            .mem_release(self.raw, self.memory.size)?;
-        self.owned = false;
-        Ok(())
-    }
-
-    /// Takes over a count of the same memory, in place of the one released.
-    pub(crate) fn take_count(&mut self, raw: RawHandle) {
-        self.raw = raw;
-        self.owned = true;
-    }
-
-    /// Gives the count up without releasing it: somebody else has it now.
-    pub(crate) fn give_up(&mut self) -> RawHandle {
-        self.owned = false;
-        self.raw
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if !self.owned {
-            return;
-        }
-        // Never panics; a failure is reported, and the count is leaked with its memory.
-        if let Err(error) = self.driver.calls().mem_release(self.raw, self.memory.size) {
-            report::leaked(Leak::Memory {
-                size: self.memory.size,
-                error,
-            });
-        }
-    }
-}
 
 /// Physical memory (`CUmemGenericAllocationHandle`), owned.
 ///
@@ -266,7 +98,7 @@ impl Allocation {
     }
 
     pub(crate) fn driver(&self) -> &Driver {
-        &self.handle.driver
+        self.handle.driver()
     }
 
     /// The allocation that is mapped at this address, whoever mapped it, with one more count.
@@ -309,15 +141,27 @@ impl Allocation {
 
     /// Ends an operation by letting go of an allocation that it needed: see [`Driver::settle`].
     pub(crate) fn settle<T>(self, result: Result<T>) -> Result<T> {
-        let driver = self.handle.driver.clone();
+        let driver = self.handle.driver().clone();
         match Arc::into_inner(self.handle) {
             None => result,
             Some(mut handle) => {
-                let size = handle.memory.size;
+                let size = handle.memory().size;
                 let raw = handle.give_up();
                 driver.settle(Piece::Handle { raw, size }, result)
             }
         }
+    }
+
+    /// [`settle`](Self::settle) for several, in reverse order.
+    pub(crate) fn settle_all<T>(
+        held: impl DoubleEndedIterator<Item = Allocation>,
+        result: Result<T>,
+    ) -> Result<T> {
+        let mut result = result;
+        for allocation in held.rev() {
+            result = allocation.settle(result);
+        }
+        result
     }
 
     fn adopt(driver: &Driver, raw: RawHandle, memory: Memory, origin: Origin) -> Allocation {
@@ -367,27 +211,27 @@ impl Allocation {
 
     /// The raw handle, for calls that this crate does not wrap. The count stays here.
     pub fn raw(&self) -> u64 {
-        self.handle.raw
+        self.handle.raw()
     }
 
     /// Bytes.
     pub fn size(&self) -> usize {
-        self.handle.memory.size
+        self.handle.memory().size
     }
 
     /// Where the memory lies.
     pub fn location(&self) -> Location {
-        self.handle.memory.location
+        self.handle.memory().location
     }
 
     /// The kinds of sharing it was created for. An import says none: it cannot be exported.
     pub fn handle_types(&self) -> HandleTypes {
-        self.handle.memory.handle_types
+        self.handle.memory().handle_types
     }
 
     /// What may be done with it: all with one's own memory, what its maker offers with another process's.
     pub fn offered(&self) -> Access {
-        self.handle.offered
+        self.handle.offered()
     }
 
     /// The name of the memory: the same for each allocation and export of it, and for what is imported of those.
@@ -400,7 +244,7 @@ impl Allocation {
 
     /// How the handle came here.
     pub fn origin(&self) -> Origin {
-        self.handle.origin
+        self.handle.origin()
     }
 
     /// The properties that were granted, read back from the driver. Requests for RDMA and compression may have come to nothing.
@@ -410,8 +254,8 @@ impl Allocation {
     /// A driver failure.
     #[doc(alias = "cuMemGetAllocationPropertiesFromHandle")]
     pub fn granted(&self) -> Result<AllocationProps> {
-        describe(&self.handle.driver, self.handle.raw)
-            .map(|recipe| AllocationProps::of(&self.handle.driver, recipe))
+        describe(self.handle.driver(), self.handle.raw())
+            .map(|recipe| AllocationProps::of(self.handle.driver(), recipe))
     }
 
     /// Lets go of the memory, with the driver's answer. While mappings or fabric exports share it, they keep it and nothing can fail.
@@ -421,24 +265,13 @@ impl Allocation {
     /// The driver's answer, and the allocation, which can be released again.
     #[doc(alias = "cuMemRelease")]
     pub fn release(self) -> Result<(), ReleaseError> {
-        match Arc::into_inner(self.handle).map(Handle::release) {
-            None | Some(Ok(())) => Ok(()),
-            Some(Err((handle, error))) => Err(ReleaseError {
-                error,
-                allocation: Allocation::from_handle(handle),
-            }),
-        }
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("raw", &format_args!("{:#x}", self.raw))
-            .field("size", &self.memory.size)
-            .field("location", &self.memory.location)
-            .field("origin", &self.origin)
-            .finish_non_exhaustive()
+        let Some(mut handle) = Arc::into_inner(self.handle) else {
+            return Ok(());
+        };
+        handle.release_count().map_err(|error| ReleaseError {
+            error,
+            allocation: Allocation::from_handle(handle),
+        })
     }
 }
 

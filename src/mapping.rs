@@ -5,9 +5,9 @@ use std::mem;
 use std::sync::{Arc, OnceLock};
 
 use crate::access::Access;
-use crate::allocation::{Handle, Memory};
 use crate::driver::{Driver, RawHandle};
 use crate::error::Result;
+use crate::handle::{Handle, Memory};
 use crate::identity::Identity;
 use crate::location::Location;
 use crate::recipe::HandleTypes;

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use super::Reservation;
-use crate::allocation::{Allocation, Handle};
+use crate::allocation::Allocation;
 use crate::driver::Piece;
 use crate::error::{Error, NotUndone};
+use crate::handle::Handle;
 use crate::mapping::Mapping;
 use crate::report::{self, Leak};
 

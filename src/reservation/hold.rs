@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::Reservation;
-use crate::allocation::{Allocation, Handle, Origin};
+use crate::allocation::Allocation;
 use crate::error::{Error, Result};
+use crate::handle::{Handle, Origin};
 use crate::mapping::Mapping;
 use crate::range::within;
 
@@ -56,8 +57,8 @@ impl Reservation {
             match self.hold_one(mapping) {
                 Ok(allocation) => held.push((mapping.offset() - offset, allocation)),
                 Err(error) => {
-                    let undo = |result, (_, allocation): (_, Allocation)| allocation.settle(result);
-                    return held.into_iter().rev().fold(Err(error), undo);
+                    let held = held.into_iter().map(|(_, allocation)| allocation);
+                    return Allocation::settle_all(held, Err(error));
                 }
             }
         }

@@ -1,9 +1,10 @@
 //! Mapping: create, map, grant; all or nothing.
 
 use super::{at_most, Reservation};
-use crate::allocation::{is_partial_map, Allocation, Handle, Memory, Origin};
+use crate::allocation::{is_partial_map, Allocation};
 use crate::driver::Driver;
 use crate::error::{Error, Result, What};
+use crate::handle::{Handle, Memory, Origin};
 use crate::mapping::{Backing, Mapping, MappingId, Place};
 use crate::props::AllocationProps;
 use crate::range::{aligned, within};
@@ -204,10 +205,11 @@ impl Reservation {
     }
 
     /// Releases a handle that is mapped here no longer. If the driver does not, it is kept in `stuck`.
-    pub(super) fn release(&mut self, handle: Handle) -> Result<()> {
-        handle.release().map_err(|(handle, error)| {
+    pub(super) fn release(&mut self, mut handle: Handle) -> Result<()> {
+        let released = handle.release_count();
+        if released.is_err() {
             self.stuck.push(handle);
-            error
-        })
+        }
+        released
     }
 }

@@ -22,9 +22,9 @@ pub use view::{Elements, View};
 pub use wait::Closing;
 
 use crate::access::{Access, Rights};
-use crate::allocation::Handle;
 use crate::driver::Driver;
 use crate::error::{Error, Result};
+use crate::handle::Handle;
 use crate::location::Location;
 use crate::mapping::{Mapping, MappingId};
 use crate::range::within;

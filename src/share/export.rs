@@ -5,9 +5,10 @@ use std::os::fd::OwnedFd;
 
 use super::source::SpanSource;
 use crate::access::Access;
-use crate::allocation::{Allocation, Origin};
+use crate::allocation::Allocation;
 use crate::descriptor::Descriptor;
 use crate::error::{Error, Result};
+use crate::handle::Origin;
 use crate::handle_type::{FabricHandle, HandleType};
 use crate::recipe::HandleTypes;
 use crate::reservation::Reservation;

@@ -6,10 +6,11 @@ use std::path::Path;
 
 use super::scratch::check_size;
 use crate::access::Access;
-use crate::allocation::{describe, Allocation, Handle, Memory};
+use crate::allocation::{describe, Allocation};
 use crate::code::Code;
 use crate::driver::{Driver, Piece};
 use crate::error::{BadFd, Error, Result, What};
+use crate::handle::{Handle, Memory};
 use crate::handle_type::FabricHandle;
 use crate::identity::AllocationId;
 use crate::range::aligned;

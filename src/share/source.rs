@@ -131,8 +131,7 @@ impl SpanSource {
     /// Ends an operation that needed this source.
     pub(super) fn settle<T>(self, result: Result<T>) -> Result<T> {
         let held = self.allocations.into_iter().chain(self.spare);
-        held.rev()
-            .fold(result, |result, allocation| allocation.settle(result))
+        Allocation::settle_all(held, result)
     }
 
     fn described_pieces(&self) -> Vec<Piece> {

@@ -169,10 +169,7 @@ impl SpanImport {
         match mapped {
             // The mappings hold them now.
             Ok(ids) => Ok(ids),
-            Err(error) => imported
-                .into_iter()
-                .rev()
-                .fold(Err(error), |result, one: Allocation| one.settle(result)),
+            Err(error) => Allocation::settle_all(imported.into_iter(), Err(error)),
         }
     }
 

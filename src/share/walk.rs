@@ -59,8 +59,8 @@ fn walk(driver: &Driver, address: u64, size: usize, gaps: Gaps) -> Result<SpanSo
     match find(driver, address..end, gaps, &mut found) {
         Ok(granule) => Ok(span(driver, address, granule, found)),
         Err(error) => {
-            let undo = |result, one: Found| one.allocation.settle(result);
-            found.into_iter().rev().fold(Err(error), undo)
+            let held = found.into_iter().map(|one| one.allocation);
+            Allocation::settle_all(held, Err(error))
         }
     }
 }

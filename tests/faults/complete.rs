@@ -68,6 +68,7 @@ fn declared(source: &Path) -> Result<BTreeSet<String>, Failed> {
         "device",
         "props",
         "allocation",
+        "handle",
         "mapping",
         "context",
     ]
