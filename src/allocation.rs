@@ -16,7 +16,7 @@ use crate::location::Location;
 use crate::props::AllocationProps;
 use crate::range::aligned;
 use crate::recipe::{HandleTypes, Recipe};
-use crate::sys::Call;
+use crate::sys::{CUmemLocationType, Call};
 
 /// Physical memory (`CUmemGenericAllocationHandle`), owned.
 ///
@@ -55,7 +55,7 @@ impl AllocationProps {
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroSize`], [`Error::Misaligned`] (a multiple of [`Granularity::minimum`] is needed), [`Error::OutOfMemory`], or
+    /// [`Error::ZeroSize`], [`Error::Misaligned`] (a multiple of [`Granularity::minimum`](crate::Granularity::minimum) is needed), [`Error::OutOfMemory`], or
     /// another driver failure, such as NOT_PERMITTED for a FABRIC handle without an IMEX channel.
     #[doc(alias = "cuMemCreate")]
     pub fn create(&self, size: usize) -> Result<Allocation> {
@@ -107,7 +107,9 @@ impl Allocation {
     ///
     /// # Errors
     ///
-    /// INVALID_VALUE where virtual memory management mapped nothing (see [`Driver::is_vmm`]), or another driver failure.
+    /// INVALID_VALUE where virtual memory management mapped nothing (see [`Driver::is_vmm`]), NOT_FOUND where the memory's own
+    /// device (device 0 for host memory) has no access to that mapping, of which the driver then tells no size, or another
+    /// driver failure.
     #[doc(alias = "cuMemRetainAllocationHandle")]
     pub fn retain(driver: &Driver, address: u64) -> Result<Allocation> {
         Allocation::retain_with_base(driver, address).map(|(allocation, _)| allocation)
@@ -116,12 +118,25 @@ impl Allocation {
     /// [`retain`](Self::retain), and where the mapping begins.
     pub(crate) fn retain_with_base(driver: &Driver, address: u64) -> Result<(Allocation, u64)> {
         let raw = driver.calls().mem_retain(address)?;
+        let unknown = Memory {
+            size: 0,
+            granularity: 1,
+            location: Location::Host,
+            handle_types: HandleTypes::NONE,
+        };
+        let mut handle = Handle::owned(driver, raw, unknown, Origin::Retained);
         let described = describe(driver, raw).and_then(|recipe| {
             let granularity = driver.granularity(&recipe)?.minimum();
             // Asking for the size needs a context; the memory's own device has one, host memory is asked of device 0.
             let device = driver.device(recipe.location.device().unwrap_or(0))?;
             let (base, size) =
                 driver.with_context(device.raw(), |calls| calls.mem_address_range(address))?;
+            if size % granularity != 0 {
+                return Err(Error::disagreement(
+                    format!("an allocation's size is a multiple of its granularity, {granularity}"),
+                    format!("says that {size} bytes are mapped at {address:#x}"),
+                ));
+            }
             let memory = Memory {
                 size,
                 granularity,
@@ -131,11 +146,11 @@ impl Allocation {
             Ok((memory, base))
         });
         match described {
-            Ok((memory, base)) => Ok((
-                Allocation::adopt(driver, raw, memory, Origin::Retained),
-                base,
-            )),
-            Err(error) => driver.settle(Piece::Handle { raw, size: 0 }, Err(error)),
+            Ok((memory, base)) => {
+                handle.describe(memory);
+                Ok((Allocation::from_handle(handle), base))
+            }
+            Err(error) => Allocation::from_handle(handle).settle(Err(error)),
         }
     }
 
@@ -298,10 +313,19 @@ pub struct ReleaseError {
 }
 
 pub(crate) fn describe(driver: &Driver, raw: RawHandle) -> Result<Recipe> {
-    driver
-        .calls()
-        .mem_properties(raw)
-        .map(|properties| Recipe::from_raw(&properties))
+    let properties = driver.calls().mem_properties(raw)?;
+    let recipe = Recipe::from_raw(&properties);
+    let location = properties.location;
+    // A device's number below zero is not taken for a device by `from_raw`.
+    let of_device = location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    match recipe.location.device() {
+        Some(ordinal) if ordinal < driver.device_count() => Ok(recipe),
+        None if !of_device => Ok(recipe),
+        _ => Err(Error::disagreement(
+            format!("there are {} devices", driver.device_count()),
+            format!("says that the memory lies on device {}", location.id),
+        )),
+    }
 }
 
 /// Whether the driver refused to map part of a handle; of a grant, the same status means something else.

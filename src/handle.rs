@@ -146,6 +146,11 @@ impl Handle {
         Ok(())
     }
 
+    /// Says what memory it is, where that was not known when the count was taken.
+    pub(crate) fn describe(&mut self, memory: Memory) {
+        self.memory = memory;
+    }
+
     /// Takes over a count of the same memory, in place of the one released.
     pub(crate) fn take_count(&mut self, raw: RawHandle) {
         self.raw = raw;

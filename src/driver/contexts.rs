@@ -2,9 +2,11 @@
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::ffi::c_int;
+use std::mem;
 
-use super::{Calls, Piece};
+use super::{answers, Calls, Driver, Piece};
 use crate::error::{Error, Result};
+use crate::report::{self, Leak};
 use crate::sync::{lock, Mutex};
 use crate::sys::CUcontext;
 
@@ -25,8 +27,31 @@ struct Held {
 pub(crate) struct Context(usize);
 
 impl Context {
+    /// Retains the device's primary context.
+    fn retain(driver: &Driver, device: c_int) -> Result<Context> {
+        let raw = driver.calls().primary_context_retain(device)?;
+        match answers::context(raw) {
+            Ok(raw) => Ok(Context(raw as usize)),
+            Err(error) => {
+                let undo = driver.give_back(Piece::Context { device }).err();
+                Err(error.with_undo(undo.into_iter().collect()))
+            }
+        }
+    }
+
     pub(crate) fn raw(self) -> CUcontext {
         self.0 as CUcontext
+    }
+
+    /// It is what was taken off.
+    fn is(self, popped: CUcontext) -> Result<()> {
+        match popped == self.raw() {
+            true => Ok(()),
+            false => Err(Error::disagreement(
+                format!("the context {:#x} is current", self.0),
+                format!("took {:#x} off instead", popped as usize),
+            )),
+        }
     }
 }
 
@@ -42,16 +67,17 @@ impl Contexts {
 
     /// Makes the device's primary context current, retaining it where that was not done before. Gives whether this call
     /// retained it.
-    pub(crate) fn enter(&self, calls: &Calls, device: c_int) -> Result<Entered> {
+    pub(crate) fn enter(&self, driver: &Driver, device: c_int) -> Result<Entered> {
+        let calls = driver.calls();
         let known = lock(&self.retained).get(&device).map(|held| held.context);
         let (context, fresh) = match known {
             Some(context) => (context, false),
-            None => (
-                Context(calls.primary_context_retain(device)? as usize),
-                true,
-            ),
+            None => (Context::retain(driver, device)?, true),
         };
-        match calls.context_push(context.raw()) {
+        let unwinding = Unwinding::retained(calls, device, fresh);
+        let pushed = calls.context_push(context.raw());
+        unwinding.disarm();
+        match pushed {
             Ok(()) => Ok(Entered { context, fresh }),
             Err(error) if fresh => {
                 let undo = calls.primary_context_release(device).err();
@@ -113,4 +139,72 @@ impl Contexts {
 pub(crate) struct Entered {
     pub(crate) context: Context,
     pub(crate) fresh: bool,
+}
+
+/// Pops the context that was pushed; a pop that fails is tried once more, since a thread's stack has no later close.
+///
+/// Another context that comes off is not put back: where guards were dropped out of order, the next one takes off the one that
+/// stayed.
+pub(crate) fn leave(calls: &Calls, entered: Context) -> Result<()> {
+    let pop = || calls.context_pop();
+    match pop() {
+        Ok(popped) => entered.is(popped),
+        Err(error) => Err(match pop().and_then(|popped| entered.is(popped)) {
+            Ok(()) => error,
+            Err(again) => error.with_undo(vec![again]),
+        }),
+    }
+}
+
+/// Gives back what a use of a context took, should the use unwind: a driver of the caller's own making may panic.
+pub(crate) struct Unwinding<'a> {
+    calls: &'a Calls,
+    device: c_int,
+    fresh: bool,
+    pushed: Option<Context>,
+}
+
+impl<'a> Unwinding<'a> {
+    /// For a context that is not current yet.
+    fn retained(calls: &'a Calls, device: c_int, fresh: bool) -> Self {
+        Unwinding {
+            calls,
+            device,
+            fresh,
+            pushed: None,
+        }
+    }
+
+    /// For a context that is current.
+    pub(crate) fn entered(calls: &'a Calls, device: c_int, entered: &Entered) -> Self {
+        Unwinding {
+            calls,
+            device,
+            fresh: entered.fresh,
+            pushed: Some(entered.context),
+        }
+    }
+
+    /// Nothing unwound.
+    pub(crate) fn disarm(self) {
+        mem::forget(self);
+    }
+}
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        let left = self.pushed.map(|context| leave(self.calls, context));
+        if let Some(Err(error @ (Error::NotUndone(_) | Error::Disagreement { .. }))) = left {
+            report::leaked(Leak::CurrentContext { error });
+        }
+        if let Some(Err(error)) = self
+            .fresh
+            .then(|| self.calls.primary_context_release(self.device))
+        {
+            report::leaked(Leak::Context {
+                device: self.device.unsigned_abs(),
+                error,
+            });
+        }
+    }
 }

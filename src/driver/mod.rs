@@ -1,8 +1,10 @@
 //! The driver: which implementation answers, what is asked of it once, and what it still has to take back.
 
+mod answers;
 mod calls;
 mod contexts;
 mod piece;
+mod reserved;
 #[cfg(all(test, not(shuttle), feature = "sim"))]
 mod unlocked;
 
@@ -12,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError};
 
 pub(crate) use calls::{Calls, RawHandle};
-pub(crate) use contexts::{Context, Contexts, Entered};
+pub(crate) use contexts::{leave, Context, Contexts, Entered, Unwinding};
 pub(crate) use piece::Piece;
 
 use crate::code::Code;
@@ -24,6 +26,7 @@ use crate::recipe::{Granularity, Recipe};
 use crate::report;
 use crate::sync::{lock, Mutex};
 use crate::sys::{CUmemAllocationGranularity_flags, DriverCalls, Library};
+use reserved::Reserved;
 
 /// A CUDA driver: the real one, the simulated one, or one put in between.
 ///
@@ -42,6 +45,7 @@ struct Inner {
     granularities: Mutex<HashMap<Recipe, Granularity>>,
     units: OnceLock<Units>,
     contexts: Contexts,
+    reserved: Reserved,
     quarantine: Mutex<Vec<Piece>>,
     identities: Mutex<Identities>,
     handle_types: Mutex<HashMap<([u8; 16], HandleType), Verdict>>,
@@ -125,6 +129,7 @@ impl Driver {
                 granularities: Mutex::default(),
                 units: OnceLock::new(),
                 contexts: Contexts::default(),
+                reserved: Reserved::default(),
                 quarantine: Mutex::default(),
                 identities: Mutex::default(),
                 handle_types: Mutex::default(),
@@ -197,7 +202,7 @@ impl Driver {
 
     /// Gives a piece back to the driver, or keeps what it does not take in quarantine.
     pub(crate) fn give_back(&self, piece: Piece) -> Result<()> {
-        piece.give_back(self.calls()).map_err(|(left, mut errors)| {
+        self.inner.give_back(piece).map_err(|(left, mut errors)| {
             self.keep(left);
             let first = errors.remove(0);
             first.with_undo(errors)
@@ -209,7 +214,7 @@ impl Driver {
     pub(crate) fn settle<T>(&self, piece: Piece, result: Result<T>) -> Result<T> {
         let error = match result {
             Err(error) => error,
-            Ok(value) => match piece.give_back(self.calls()) {
+            Ok(value) => match self.inner.give_back(piece) {
                 Ok(()) => return Ok(value),
                 Err((left, mut errors)) => {
                     let first = errors.remove(0).with_undo(errors);
@@ -323,20 +328,47 @@ fn ask_granularity(calls: &Calls, recipe: &Recipe) -> Result<Granularity> {
         let value = calls.mem_granularity(recipe, option)?;
         match value.is_power_of_two() {
             true => Ok(value),
-            false => Err(Error::Disagreement {
-                ours: "a granularity is a power of two".into(),
-                theirs: format!("says {value} for memory on {}", recipe.location),
-            }),
+            false => Err(Error::disagreement(
+                "a granularity is a power of two".into(),
+                format!("says {value} for memory on {}", recipe.location),
+            )),
         }
     };
-    Ok(Granularity::new(
-        ask(Flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM)?,
-        ask(Flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)?,
-    ))
+    let minimum = ask(Flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM)?;
+    let recommended = ask(Flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)?;
+    match minimum <= recommended {
+        true => Ok(Granularity::new(minimum, recommended)),
+        false => Err(Error::disagreement(
+            format!("what is recommended is a multiple of the minimum, {minimum}"),
+            format!("recommends {recommended} for memory on {}", recipe.location),
+        )),
+    }
+}
+
+impl Inner {
+    /// Gives a piece back to the driver, or gives what is left of it, with every failure.
+    fn give_back(&self, piece: Piece) -> Result<(), (Piece, Vec<Error>)> {
+        let ours_to_free = match &piece {
+            _ if self.calls.forked() => Err(Error::ForkedChild),
+            // A reservation that was leaked, or came later, may lie there.
+            Piece::Addresses { base, size } | Piece::Mapped { base, size, .. } => {
+                self.reserved.check(*base, *size)
+            }
+            _ => Ok(()),
+        };
+        match ours_to_free {
+            Ok(()) => piece.give_back(&self.calls),
+            Err(error) => Err((piece, vec![error])),
+        }
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // Everything is the parent's, and so may be a lock that was held when the process forked.
+        if self.calls.forked() {
+            return;
+        }
         let mut pieces = std::mem::take(
             self.quarantine
                 .get_mut()
@@ -344,7 +376,7 @@ impl Drop for Inner {
         );
         pieces.extend(self.contexts.take());
         for piece in pieces.into_iter().rev() {
-            if let Err((left, errors)) = piece.give_back(&self.calls) {
+            if let Err((left, errors)) = self.give_back(piece) {
                 left.leaked(errors).into_iter().for_each(report::leaked);
             }
         }

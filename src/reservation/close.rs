@@ -167,6 +167,7 @@ impl Reservation {
                 undo.extend(self.driver.give_back(Piece::Handle { raw, size }).err());
             }
         }
+        self.driver.disown(base);
         match mapped.is_empty() {
             false => self.driver.keep(Piece::Mapped { base, size, mapped }),
             true => undo.extend(self.driver.give_back(Piece::Addresses { base, size }).err()),
@@ -194,7 +195,7 @@ impl Reservation {
     }
 
     fn free_addresses(&mut self, leaks: &mut Vec<Leak>) {
-        match self.driver.calls().address_free(self.base, self.size) {
+        match self.driver.free(self.base, self.size) {
             Ok(()) => self.closed = true,
             Err(error) => leaks.push(Leak::Addresses {
                 base: self.base,

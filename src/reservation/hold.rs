@@ -71,7 +71,18 @@ impl Reservation {
         }
         let raw = self.driver.calls().mem_retain(mapping.address())?;
         let handle = Handle::owned(&self.driver, raw, mapping.memory(), Origin::Retained);
-        mapping.hold_identity(handle.identity());
-        Ok(Allocation::from_handle(handle))
+        let known = mapping.raw_handle();
+        if known.is_none_or(|known| known == raw) {
+            mapping.hold_identity(handle.identity());
+            return Ok(Allocation::from_handle(handle));
+        }
+        let address = mapping.address();
+        Allocation::from_handle(handle).settle(Err(Error::disagreement(
+            format!(
+                "handle {:#x} is mapped at {address:#x}",
+                known.unwrap_or_default()
+            ),
+            format!("gives {raw:#x} for that address"),
+        )))
     }
 }

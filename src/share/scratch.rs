@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 pub(super) fn check_size(driver: &Driver, allocation: &Allocation) -> Result<()> {
     let size = allocation.size();
     let alignment = allocation.share().memory().granularity;
-    let base = driver.calls().address_reserve(size, alignment, 0)?;
+    let base = driver.reserve(size, alignment, 0)?;
+    driver.disown(base);
     match driver.calls().mem_map(base, size, allocation.raw()) {
         Ok(()) => {
             let mapped = vec![(base, size)];

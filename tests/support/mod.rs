@@ -58,24 +58,10 @@ pub fn role() -> Option<String> {
     Some(role)
 }
 
-/// Runs this program again in the given part, waits for it, and fails with what it wrote unless it ended well.
+/// Runs this program again in the given part, and gives how it ended and what it wrote.
 ///
 /// For what can only be seen in a process of its own: the state before the first call, a fork, the end of a process, a
 /// context that is lost.
-pub fn play(role: &str) -> Result<(), String> {
-    let ended = perform(role)?;
-    if ended.status.success() {
-        return Ok(());
-    }
-    Err(format!(
-        "a process of its own ended with {}\n{}{}",
-        ended.status,
-        String::from_utf8_lossy(&ended.stdout),
-        String::from_utf8_lossy(&ended.stderr),
-    ))
-}
-
-/// Runs this program again in the given part, and gives how it ended and what it wrote.
 pub fn perform(role: &str) -> Result<Output, String> {
     let program =
         std::env::current_exe().map_err(|error| format!("where this program lies: {error}"))?;

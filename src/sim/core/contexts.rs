@@ -8,7 +8,7 @@ use crate::sys::{CUcontext, CUresult, Call};
 
 use super::super::misuse::MisuseKind;
 use super::abi::{Out, Token};
-use super::{refuse, Answer, State};
+use super::{demand, refuse, Answer, State};
 
 /// Contexts are numbered from here, so that none is mistaken for a stream or an event.
 const FIRST: u64 = 0xc0_0000_1000;
@@ -60,6 +60,7 @@ impl State {
     }
 
     pub(super) fn cuCtxPushCurrent_v2(&mut self, context: Token) -> Answer {
+        demand(context != Token::NULL)?;
         self.known_context(Call::cuCtxPushCurrent_v2, context)?;
         self.stacks.entry(thread()).or_default().push(context);
         Ok(())
