@@ -264,9 +264,11 @@ impl Gpu {
         call!(self, cuMemFree_v2(address) => SUCCESS);
         let (mut stream, mut event) = (std::ptr::null_mut(), std::ptr::null_mut());
         call!(self, cuStreamCreate(&mut stream, 0) => SUCCESS);
-        call!(self, cuStreamDestroy_v2(stream) => SUCCESS);
         call!(self, cuEventCreate(&mut event, 0) => SUCCESS);
+        call!(self, cuEventRecord(event, stream) => SUCCESS);
+        call!(self, cuEventSynchronize(event) => SUCCESS);
         call!(self, cuEventDestroy_v2(event) => SUCCESS);
+        call!(self, cuStreamDestroy_v2(stream) => SUCCESS);
     }
 
     /// Everything that can be seen from outside.

@@ -72,7 +72,7 @@ fn the_right_device() {
 
 /// Failure case 51: create ahead, map later, while the device works on another range.
 fn beside_work(on: &Machine) {
-    let turns = if on.sim.is_some() { 200 } else { 10_000 };
+    let turns = if on.sim.is_some() { 200 } else { 1_000 };
     let g = on.g;
     let mut used = on.reserve(16);
     used.map(0, 16 * g, &on.props).unwrap();

@@ -49,17 +49,12 @@ impl Contents {
     }
 }
 
-/// Bytes as runs.
-pub fn runs(bytes: &[u8]) -> Vec<Run> {
-    let equal = bytes.chunk_by(|a, b| a == b);
-    equal.map(|run| (run.len(), run[0])).collect()
-}
-
 /// Runs as bytes.
 pub fn bytes(runs: &[Run]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for &(length, value) in runs {
-        bytes.resize(bytes.len() + length, value);
+        // Not `resize`, which without optimisation goes byte by byte.
+        bytes.extend_from_slice(&vec![value; length]);
     }
     bytes
 }

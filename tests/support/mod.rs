@@ -58,6 +58,20 @@ pub fn role() -> Option<String> {
     Some(role)
 }
 
+/// Runs this program again in the given part, waits for it, and fails with what it wrote unless it ended well.
+pub fn play(role: &str) -> Result<(), String> {
+    let ended = perform(role)?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "a process of its own ended with {}\n{}{}",
+        ended.status,
+        String::from_utf8_lossy(&ended.stdout),
+        String::from_utf8_lossy(&ended.stderr),
+    ))
+}
+
 /// Runs this program again in the given part, and gives how it ended and what it wrote.
 ///
 /// For what can only be seen in a process of its own: the state before the first call, a fork, the end of a process, a

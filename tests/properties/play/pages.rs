@@ -5,7 +5,7 @@ use cuda_vmm::{Allocation, Code, Error, Origin, What};
 
 use crate::bounds::{flawed, multiple};
 use crate::leaks;
-use crate::model::Piece;
+use crate::model::{Mapped, Piece};
 use crate::operation::{Flaw, Length, Which, Window};
 use crate::verdict::{Refusal, Verdict};
 use crate::world::World;
@@ -109,8 +109,12 @@ impl World {
         );
         let byte = offset..offset + 1;
         let mapped = area.in_range(&byte).next();
-        let expected = match mapped.map(|(_, mapped)| mapped.memory) {
-            Some(memory) => Ok(memory),
+        let expected = match mapped {
+            // A real driver does not tell the size of memory to which nobody has access (580.159).
+            Some((_, mapped)) if self.sim.is_none() && is_inaccessible(mapped) => Err(
+                Refusal::Driver(Call::cuMemGetAddressRange_v2, Code::ERROR_NOT_FOUND),
+            ),
+            Some((_, mapped)) => Ok(mapped.memory),
             None if self.is_anothers(area.base + offset as u64, at_kv) => return None,
             None => Err(Refusal::Driver(
                 Call::cuMemRetainAllocationHandle,
@@ -198,4 +202,8 @@ impl World {
         self.model.kept = kept;
         Some(())
     }
+}
+
+fn is_inaccessible(mapped: &Mapped) -> bool {
+    !mapped.granted.values().any(|access| access.reads())
 }
