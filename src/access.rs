@@ -88,6 +88,14 @@ impl Rights {
         }
     }
 
+    /// The most that anybody may do.
+    pub(crate) fn most(&self) -> Access {
+        self.iter()
+            .map(|(_, access)| access)
+            .max()
+            .unwrap_or_default()
+    }
+
     /// The same rights in one order and without the entries that give none, so that equal rights are equal values.
     pub(crate) fn normal(mut self) -> Rights {
         self.0.retain(|(_, access)| access.reads());

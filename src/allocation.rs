@@ -5,137 +5,18 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::access::Access;
 use crate::bytes::Bytes;
 use crate::code::Code;
 use crate::driver::{Driver, Piece, RawHandle};
 use crate::error::{Error, Result, What};
+use crate::handle::{Handle, Memory, Origin};
+use crate::identity::AllocationId;
 use crate::location::Location;
 use crate::props::AllocationProps;
 use crate::range::aligned;
-use crate::recipe::Recipe;
-use crate::report::{self, Leak};
+use crate::recipe::{HandleTypes, Recipe};
 use crate::sys::{CUmemLocationType, Call};
-
-/// How an allocation's handle came to this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Origin {
-    /// Created here.
-    Created,
-    /// Retained from an address at which it is mapped.
-    Retained,
-    /// Taken over as a raw handle.
-    Raw,
-}
-
-/// What there is to know of memory, to map it.
-#[derive(Clone, Copy)]
-pub(crate) struct Memory {
-    pub(crate) size: usize,
-    pub(crate) granularity: usize,
-    pub(crate) location: Location,
-}
-
-/// One count of one physical handle. Dropping it releases; nothing else does.
-pub(crate) struct Handle {
-    driver: Driver,
-    raw: RawHandle,
-    memory: Memory,
-    origin: Origin,
-    /// Whether the count is still this value's to give back.
-    owned: bool,
-}
-
-impl Handle {
-    fn create(props: &AllocationProps, size: usize) -> Result<Handle> {
-        let granularity = props.granularity()?.minimum();
-        let raw = props.driver().calls().mem_create(size, props.recipe())?;
-        Ok(Handle::created(
-            props.driver(),
-            raw,
-            Memory {
-                size,
-                granularity,
-                location: props.location(),
-            },
-        ))
-    }
-
-    /// Wraps a count of a handle that was created here.
-    #[inline]
-    pub(crate) fn created(driver: &Driver, raw: RawHandle, memory: Memory) -> Handle {
-        Handle::owned(driver, raw, memory, Origin::Created)
-    }
-
-    fn owned(driver: &Driver, raw: RawHandle, memory: Memory, origin: Origin) -> Handle {
-        Handle {
-            driver: driver.clone(),
-            raw,
-            memory,
-            origin,
-            owned: true,
-        }
-    }
-
-    pub(crate) fn raw(&self) -> RawHandle {
-        self.raw
-    }
-
-    pub(crate) fn memory(&self) -> Memory {
-        self.memory
-    }
-
-    pub(crate) fn driver(&self) -> &Driver {
-        &self.driver
-    }
-
-    /// Releases the count, or gives the handle back with the reason.
-    #[inline]
-    pub(crate) fn release(mut self) -> Result<(), (Handle, Error)> {
-        self.release_count().map_err(|error| (self, error))
-    }
-
-    /// Whether there is a count to give back.
-    pub(crate) fn is_owned(&self) -> bool {
-        self.owned
-    }
-
-    /// Releases the count and stays, for it to be [taken back](Handle::take_count).
-    pub(crate) fn release_count(&mut self) -> Result<()> {
-        self.driver
-            .calls()
-            .mem_release(self.raw, self.memory.size)?;
-        self.owned = false;
-        Ok(())
-    }
-
-    /// Takes over a count of the same memory, in place of the one released.
-    pub(crate) fn take_count(&mut self, raw: RawHandle) {
-        self.raw = raw;
-        self.owned = true;
-    }
-
-    /// Gives the count up without releasing it: somebody else has it now.
-    pub(crate) fn give_up(&mut self) -> RawHandle {
-        self.owned = false;
-        self.raw
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if !self.owned {
-            return;
-        }
-        // Never panics; a failure is reported, and the count is leaked with its memory.
-        if let Err(error) = self.driver.calls().mem_release(self.raw, self.memory.size) {
-            report::leaked(Leak::Memory {
-                size: self.memory.size,
-                error,
-            });
-        }
-    }
-}
 
 /// Physical memory (`CUmemGenericAllocationHandle`), owned.
 ///
@@ -207,6 +88,19 @@ impl Allocation {
         self.handle.clone()
     }
 
+    pub(crate) fn from_share(handle: Arc<Handle>) -> Allocation {
+        Allocation { handle }
+    }
+
+    /// The same count, held once more: it is given back with the last of its holders.
+    pub(crate) fn another_hold(&self) -> Allocation {
+        Allocation::from_share(self.share())
+    }
+
+    pub(crate) fn driver(&self) -> &Driver {
+        self.handle.driver()
+    }
+
     /// The allocation that is mapped at this address, whoever mapped it, with one more count.
     ///
     /// Any address inside the mapping will do.
@@ -218,18 +112,24 @@ impl Allocation {
     /// driver failure.
     #[doc(alias = "cuMemRetainAllocationHandle")]
     pub fn retain(driver: &Driver, address: u64) -> Result<Allocation> {
+        Allocation::retain_with_base(driver, address).map(|(allocation, _)| allocation)
+    }
+
+    /// [`retain`](Self::retain), and where the mapping begins.
+    pub(crate) fn retain_with_base(driver: &Driver, address: u64) -> Result<(Allocation, u64)> {
         let raw = driver.calls().mem_retain(address)?;
         let unknown = Memory {
             size: 0,
             granularity: 1,
             location: Location::Host,
+            handle_types: HandleTypes::NONE,
         };
         let mut handle = Handle::owned(driver, raw, unknown, Origin::Retained);
         let described = describe(driver, raw).and_then(|recipe| {
             let granularity = driver.granularity(&recipe)?.minimum();
             // Asking for the size needs a context; the memory's own device has one, host memory is asked of device 0.
             let device = driver.device(recipe.location.device().unwrap_or(0))?;
-            let (_, size) =
+            let (base, size) =
                 driver.with_context(device.raw(), |calls| calls.mem_address_range(address))?;
             if size % granularity != 0 {
                 return Err(Error::disagreement(
@@ -237,23 +137,46 @@ impl Allocation {
                     format!("says that {size} bytes are mapped at {address:#x}"),
                 ));
             }
-            Ok(Memory {
+            let memory = Memory {
                 size,
                 granularity,
                 location: recipe.location,
-            })
+                handle_types: recipe.handle_types,
+            };
+            Ok((memory, base))
         });
         match described {
-            Ok(memory) => {
-                handle.memory = memory;
-                Ok(Allocation::from_handle(handle))
+            Ok((memory, base)) => {
+                handle.describe(memory);
+                Ok((Allocation::from_handle(handle), base))
             }
-            Err(error) => {
+            Err(error) => Allocation::from_handle(handle).settle(Err(error)),
+        }
+    }
+
+    /// Ends an operation by letting go of an allocation that it needed: see [`Driver::settle`].
+    pub(crate) fn settle<T>(self, result: Result<T>) -> Result<T> {
+        let driver = self.handle.driver().clone();
+        match Arc::into_inner(self.handle) {
+            None => result,
+            Some(mut handle) => {
+                let size = handle.memory().size;
                 let raw = handle.give_up();
-                let undo = driver.give_back(Piece::Handle { raw, size: 0 }).err();
-                Err(error.with_undo(undo.into_iter().collect()))
+                driver.settle(Piece::Handle { raw, size }, result)
             }
         }
+    }
+
+    /// [`settle`](Self::settle) for several, in reverse order.
+    pub(crate) fn settle_all<T>(
+        held: impl DoubleEndedIterator<Item = Allocation>,
+        result: Result<T>,
+    ) -> Result<T> {
+        let mut result = result;
+        for allocation in held.rev() {
+            result = allocation.settle(result);
+        }
+        result
     }
 
     fn adopt(driver: &Driver, raw: RawHandle, memory: Memory, origin: Origin) -> Allocation {
@@ -285,6 +208,7 @@ impl Allocation {
             size,
             granularity,
             location: recipe.location,
+            handle_types: recipe.handle_types,
         };
         Ok(Allocation::adopt(driver, raw, memory, Origin::Raw))
     }
@@ -293,7 +217,7 @@ impl Allocation {
     ///
     /// # Errors
     ///
-    /// The allocation itself, where it is still mapped: the mappings share the one count.
+    /// The allocation itself, where it is still mapped, or exported as a fabric handle: they share the one count.
     pub fn into_raw(self) -> Result<u64, Allocation> {
         Arc::try_unwrap(self.handle)
             .map(|mut handle| handle.give_up())
@@ -302,22 +226,40 @@ impl Allocation {
 
     /// The raw handle, for calls that this crate does not wrap. The count stays here.
     pub fn raw(&self) -> u64 {
-        self.handle.raw
+        self.handle.raw()
     }
 
     /// Bytes.
     pub fn size(&self) -> usize {
-        self.handle.memory.size
+        self.handle.memory().size
     }
 
     /// Where the memory lies.
     pub fn location(&self) -> Location {
-        self.handle.memory.location
+        self.handle.memory().location
+    }
+
+    /// The kinds of sharing it was created for. An import says none: it cannot be exported.
+    pub fn handle_types(&self) -> HandleTypes {
+        self.handle.memory().handle_types
+    }
+
+    /// What may be done with it: all with one's own memory, what its maker offers with another process's.
+    pub fn offered(&self) -> Access {
+        self.handle.offered()
+    }
+
+    /// The name of the memory: the same for each allocation and export of it, and for what is imported of those.
+    ///
+    /// It is given when it is first asked for, and is the memory's for as long as an allocation or a mapping of it that was
+    /// asked, or exported, lives in this process.
+    pub fn id(&self) -> AllocationId {
+        **self.handle.identity()
     }
 
     /// How the handle came here.
     pub fn origin(&self) -> Origin {
-        self.handle.origin
+        self.handle.origin()
     }
 
     /// The properties that were granted, read back from the driver. Requests for RDMA and compression may have come to nothing.
@@ -327,35 +269,24 @@ impl Allocation {
     /// A driver failure.
     #[doc(alias = "cuMemGetAllocationPropertiesFromHandle")]
     pub fn granted(&self) -> Result<AllocationProps> {
-        describe(&self.handle.driver, self.handle.raw)
-            .map(|recipe| AllocationProps::of(&self.handle.driver, recipe))
+        describe(self.handle.driver(), self.handle.raw())
+            .map(|recipe| AllocationProps::of(self.handle.driver(), recipe))
     }
 
-    /// Lets go of the memory, with the driver's answer. While mappings share it, they keep it and nothing can fail.
+    /// Lets go of the memory, with the driver's answer. While mappings or fabric exports share it, they keep it and nothing can fail.
     ///
     /// # Errors
     ///
     /// The driver's answer, and the allocation, which can be released again.
     #[doc(alias = "cuMemRelease")]
     pub fn release(self) -> Result<(), ReleaseError> {
-        match Arc::into_inner(self.handle).map(Handle::release) {
-            None | Some(Ok(())) => Ok(()),
-            Some(Err((handle, error))) => Err(ReleaseError {
-                error,
-                allocation: Allocation::from_handle(handle),
-            }),
-        }
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("raw", &format_args!("{:#x}", self.raw))
-            .field("size", &self.memory.size)
-            .field("location", &self.memory.location)
-            .field("origin", &self.origin)
-            .finish_non_exhaustive()
+        let Some(mut handle) = Arc::into_inner(self.handle) else {
+            return Ok(());
+        };
+        handle.release_count().map_err(|error| ReleaseError {
+            error,
+            allocation: Allocation::from_handle(handle),
+        })
     }
 }
 
@@ -381,7 +312,7 @@ pub struct ReleaseError {
     pub allocation: Allocation,
 }
 
-fn describe(driver: &Driver, raw: RawHandle) -> Result<Recipe> {
+pub(crate) fn describe(driver: &Driver, raw: RawHandle) -> Result<Recipe> {
     let properties = driver.calls().mem_properties(raw)?;
     let recipe = Recipe::from_raw(&properties);
     let location = properties.location;

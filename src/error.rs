@@ -4,8 +4,11 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use crate::access::Access;
 use crate::bytes::{round_up, Bytes};
 use crate::code::Code;
+use crate::descriptor::DecodeError;
+use crate::handle_type::{self, HandleType, Refusal, Unavailable};
 use crate::location::Location;
 use crate::recipe::HandleTypes;
 use crate::sys::{Call, LoadError};
@@ -221,6 +224,64 @@ pub enum Error {
         /// What the operation needs.
         needed: HandleTypes,
     },
+    /// The allocation came from another process, and the driver exports only what was created.
+    #[error("the allocation was imported, and an import cannot be exported: have its maker share it with the third process")]
+    ImportNotExportable,
+    /// A file descriptor is no export of the driver's.
+    #[error("file descriptor {fd} is no exported allocation: {why}")]
+    NotAnExport {
+        /// Its number.
+        fd: i32,
+        /// What is wrong with it, as far as can be seen.
+        why: BadFd,
+    },
+    /// An import does not lie where it was said to.
+    #[error("the imported memory is on {actual}, but was said to be on {claimed}")]
+    WrongPlace {
+        /// Where it was said to lie, as this process numbers devices.
+        claimed: Location,
+        /// Where it lies.
+        actual: Location,
+    },
+    /// Memory of other processes is used as its maker offers it, or with less.
+    #[error("{asked} was asked for, but the memory's maker offers {offered}: ask for {offered}")]
+    MoreThanOffered {
+        /// The access asked for.
+        asked: Access,
+        /// The access that came with the memory.
+        offered: Access,
+    },
+    /// A span was to be shared with no rights at all.
+    #[error("a span is offered for reading or for reading and writing, not for nothing")]
+    NothingOffered,
+    /// The bytes describe no span.
+    #[error("the bytes describe no shared span: {0}")]
+    Descriptor(DecodeError),
+    /// A span came with too few or too many file descriptors.
+    #[error("the span needs {needed} file descriptors, and {got} came with it")]
+    WrongFdCount {
+        /// As many as it has allocations, or none where they are named by fabric handles.
+        needed: usize,
+        /// How many there are.
+        got: usize,
+    },
+    /// Addresses in a span that was to be shared belong to no virtual memory management.
+    #[error("[{:#x}, {:#x}) in [{:#x}, {:#x}) is not mapped by virtual memory management: ask for less, or allow for gaps", gap.start, gap.end, asked.start, asked.end)]
+    Gap {
+        /// The addresses asked for.
+        asked: Range<u64>,
+        /// The first that are not mapped.
+        gap: Range<u64>,
+    },
+    /// Memory cannot be shared in this way here.
+    #[error(
+        "memory of this device cannot be shared: {}",
+        handle_type::All(refusals)
+    )]
+    Unshareable {
+        /// What was tried, and how it was refused.
+        refusals: Vec<Refusal>,
+    },
     /// An element type does not fit the range.
     #[error("[{}, {}) holds no whole number of aligned {}-byte elements", range.start, range.end, size)]
     Elements {
@@ -298,7 +359,7 @@ impl Error {
         }
     }
 
-    /// The driver's status, where the first error is a failed driver call.
+    /// The driver's status, where the first error is a failed driver call, or says what one means.
     pub fn code(&self) -> Option<Code> {
         match self.first() {
             Error::Driver(failure) => Some(failure.code),
@@ -309,6 +370,9 @@ impl Error {
             Error::OutOfAddressSpace { .. } | Error::OutOfMemory { .. } => {
                 Some(Code::ERROR_OUT_OF_MEMORY)
             }
+            Error::NotAnExport { .. } => Some(Code::ERROR_UNKNOWN),
+            Error::Gap { .. } => Some(Code::ERROR_INVALID_VALUE),
+            Error::Unshareable { refusals } => refusals.last().map(|refusal| refusal.code),
             _ => None,
         }
     }
@@ -331,6 +395,16 @@ impl Error {
     pub fn is_not_supported(&self) -> bool {
         matches!(self.first(), Error::MissingCall { .. })
             || self.code() == Some(Code::ERROR_NOT_SUPPORTED)
+    }
+
+    /// The fabric is not up yet: try again later.
+    pub fn is_not_ready(&self) -> bool {
+        match self.first() {
+            Error::Unshareable { refusals } => refusals
+                .iter()
+                .any(|refusal| refusal.meaning == Unavailable::NotReady),
+            _ => self.code() == Some(Code::ERROR_SYSTEM_NOT_READY),
+        }
     }
 
     /// An answer that contradicts this crate's state.
@@ -399,12 +473,61 @@ impl Error {
     }
 }
 
+impl From<DecodeError> for Error {
+    fn from(error: DecodeError) -> Self {
+        Error::Descriptor(error)
+    }
+}
+
 impl From<LoadError> for Error {
     fn from(error: LoadError) -> Self {
         match error {
             LoadError::NotFound { tried } => Error::DriverNotFound { tried },
             LoadError::StubLibrary { path } => Error::StubLibrary { path },
             other => Error::Load(other),
+        }
+    }
+}
+
+/// What is wrong with a file descriptor that was to be imported. The driver itself gives no reason (UNKNOWN).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadFd {
+    /// It is not open.
+    Closed,
+    /// It is something else.
+    Other {
+        /// What `/proc/self/fd` says it leads to.
+        leads_to: PathBuf,
+    },
+    /// It looks like an export.
+    Unknown {
+        /// What `/proc/self/fd` says it leads to, if it can be asked.
+        leads_to: Option<PathBuf>,
+    },
+}
+
+impl fmt::Display for BadFd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadFd::Closed => {
+                f.write_str("it is not open; the numbers mean nothing in another process")
+            }
+            BadFd::Other { leads_to } => {
+                write!(
+                    f,
+                    "it leads to {}, which is nothing of CUDA's",
+                    leads_to.display()
+                )
+            }
+            BadFd::Unknown { leads_to: Some(to) } => write!(
+                f,
+                "it leads to {} as exports do; is the memory's device visible to this process?",
+                to.display()
+            ),
+            BadFd::Unknown { leads_to: None } => {
+                f.write_str("it is open, and nothing more can be seen of it")
+            }
         }
     }
 }
@@ -480,6 +603,13 @@ pub enum Attempt {
         /// Compression asked for.
         compression: bool,
     },
+    /// Exporting memory, or importing it.
+    Share {
+        /// As what.
+        handle_type: HandleType,
+        /// Bytes; of an import, as claimed.
+        size: usize,
+    },
     /// Granting access, or asking for it.
     Access {
         /// First address.
@@ -532,6 +662,9 @@ impl fmt::Display for Attempt {
                 write!(f, " ({bytes}on {location}, shareable as {handle_types}")?;
                 f.write_str(if rdma { ", RDMA" } else { "" })?;
                 f.write_str(if compression { ", compressible)" } else { ")" })
+            }
+            Attempt::Share { handle_type, size } => {
+                write!(f, " ({} as a {handle_type})", Bytes(size))
             }
             Attempt::Access {
                 address,

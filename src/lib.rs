@@ -48,6 +48,7 @@
 //! | who may do what | [`Access`], [`Location`] |
 //! | address and length for kernels and other libraries | [`View`], [`Elements`] |
 //! | what to wait for before memory goes | [`Fence`], [`Closing`] |
+//! | memory of other processes, or for them; whole spans; memory that other code mapped | [`share`], [`HandleType`] |
 //! | errors | [`Error`], [`Code`], [`CloseError`], [`ReleaseError`] |
 //! | what `Drop` could not undo | [`set_leak_hook`], [`Leak`] |
 //! | raw declarations, the loader, how the build finds `cuda.h` | [`sys`] |
@@ -120,7 +121,7 @@
 //! # What it does not do
 //!
 //! - It does not wait for work in flight unasked (above).
-//! - It does not share memory with other processes, grow ranges or pool pages. Those are planned.
+//! - It does not grow ranges or pool pages. Those are planned.
 //! - It hands out nothing smaller than the granularity, and never a `&[u8]` of device memory: the device writes to it too.
 //! - It wraps no kernels, streams, events, multicast objects or managed memory; some of the raw calls are in [`sys`].
 //! - It links nothing: `libcuda` is opened by [`Driver::load`], and its absence is [`Error::DriverNotFound`].
@@ -132,11 +133,15 @@ mod allocation;
 mod bytes;
 mod code;
 mod context;
+mod descriptor;
 mod device;
 mod driver;
 mod error;
 mod fence;
 mod fork;
+mod handle;
+mod handle_type;
+mod identity;
 mod location;
 mod mapping;
 #[cfg(all(test, shuttle, feature = "sim"))]
@@ -146,19 +151,23 @@ mod range;
 mod recipe;
 mod report;
 mod reservation;
+pub mod share;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod sync;
 pub mod sys;
 
 pub use access::Access;
-pub use allocation::{Allocation, Origin, ReleaseError};
+pub use allocation::{Allocation, ReleaseError};
 pub use code::Code;
 pub use context::CurrentContext;
 pub use device::{Capabilities, Device};
 pub use driver::Driver;
-pub use error::{Attempt, DriverFailure, Error, NotUndone, Result, What};
+pub use error::{Attempt, BadFd, DriverFailure, Error, NotUndone, Result, What};
 pub use fence::Fence;
+pub use handle::Origin;
+pub use handle_type::{FabricHandle, HandleType};
+pub use identity::AllocationId;
 pub use location::Location;
 pub use mapping::{BackingKind, Mapping, MappingId};
 pub use props::AllocationProps;

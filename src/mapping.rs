@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use crate::allocation::{Handle, Memory};
+use crate::access::Access;
 use crate::driver::{Driver, RawHandle};
 use crate::error::{Error, Result};
+use crate::handle::{Handle, Memory};
+use crate::identity::Identity;
 use crate::location::Location;
+use crate::recipe::HandleTypes;
 use crate::report::{self, Leak};
 
 /// Physical memory mapped at a range of a reservation.
@@ -48,6 +51,10 @@ pub struct Mapping {
     serial: u64,
     backing: Backing,
     location: Location,
+    /// The kinds of sharing that the memory was created for.
+    handle_types: HandleTypes,
+    /// The memory's name, once it was exported.
+    identity: OnceLock<Identity>,
     /// Index of its rights among the reservation's sets.
     rights: u32,
     /// Base-two logarithm of the memory's granularity.
@@ -97,6 +104,7 @@ impl Mapping {
             size,
             granularity,
             location,
+            handle_types,
         } = memory;
         Mapping {
             driver: driver.clone(),
@@ -106,6 +114,8 @@ impl Mapping {
             serial: place.serial,
             backing,
             location,
+            handle_types,
+            identity: OnceLock::new(),
             rights: place.rights,
             granularity: granularity.trailing_zeros() as u8,
             mapped: false,
@@ -221,7 +231,10 @@ impl Mapping {
     #[inline]
     pub(crate) fn take_handle(&mut self) -> Option<Handle> {
         match mem::replace(&mut self.backing, Backing::GivenUp) {
-            Backing::Owned(raw) => Some(self.handle(raw)),
+            Backing::Owned(raw) => {
+                let identity = mem::take(&mut self.identity);
+                Some(Handle::created(&self.driver, raw, self.memory(), identity))
+            }
             Backing::Shared(share) => Arc::into_inner(share).filter(Handle::is_owned),
             Backing::GivenUp | Backing::Released(_) => None,
         }
@@ -289,13 +302,33 @@ impl Mapping {
         Ok(())
     }
 
-    fn handle(&self, raw: RawHandle) -> Handle {
-        let memory = Memory {
+    /// The memory beneath.
+    pub(crate) fn memory(&self) -> Memory {
+        Memory {
             size: self.size,
             granularity: 1 << self.granularity,
             location: self.location,
-        };
-        Handle::created(&self.driver, raw, memory)
+            handle_types: self.handle_types,
+        }
+    }
+
+    /// The caller's allocation that backs it, where it is one.
+    pub(crate) fn shared_handle(&self) -> Option<&Arc<Handle>> {
+        match &self.backing {
+            Backing::Shared(handle) => Some(handle),
+            _ => None,
+        }
+    }
+
+    /// What the memory's maker lets others do with it.
+    pub(crate) fn offered(&self) -> Access {
+        self.shared_handle()
+            .map_or(Access::ReadWrite, |handle| handle.offered())
+    }
+
+    /// Holds the memory's name for as long as the memory is mapped, so that it stays the same.
+    pub(crate) fn hold_identity(&self, identity: &Identity) {
+        self.identity.get_or_init(|| identity.clone());
     }
 }
 

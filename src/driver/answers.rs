@@ -42,6 +42,20 @@ pub(super) fn handle(call: Call, raw: RawHandle) -> Result<RawHandle> {
     }
 }
 
+/// A file descriptor is not negative.
+pub(super) fn descriptor(fd: c_int) -> Result<c_int> {
+    match fd {
+        0.. => Ok(fd),
+        fd => Err(Error::disagreement(
+            format!(
+                "{} gives a descriptor when it succeeds",
+                Call::cuMemExportToShareableHandle
+            ),
+            format!("says SUCCESS and gives {fd}"),
+        )),
+    }
+}
+
 /// Whether this can be a context at all.
 pub(super) fn context(raw: CUcontext) -> Result<CUcontext> {
     match raw.is_null() {

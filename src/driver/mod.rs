@@ -19,6 +19,8 @@ pub(crate) use piece::Piece;
 
 use crate::code::Code;
 use crate::error::{Error, Result};
+use crate::handle_type::{HandleType, Refusal};
+use crate::identity::{AllocationId, Identities, Identity};
 use crate::location::Location;
 use crate::recipe::{Granularity, Recipe};
 use crate::report;
@@ -45,7 +47,12 @@ struct Inner {
     contexts: Contexts,
     reserved: Reserved,
     quarantine: Mutex<Vec<Piece>>,
+    identities: Mutex<Identities>,
+    handle_types: Mutex<HashMap<([u8; 16], HandleType), Verdict>>,
 }
+
+/// What came of trying a kind of handle on a device: nothing stands against it, or a refusal.
+pub(crate) type Verdict = Result<(), Refusal>;
 
 /// The granularities of the devices' memory.
 #[derive(Clone, Copy)]
@@ -124,6 +131,8 @@ impl Driver {
                 contexts: Contexts::default(),
                 reserved: Reserved::default(),
                 quarantine: Mutex::default(),
+                identities: Mutex::default(),
+                handle_types: Mutex::default(),
             }),
         })
     }
@@ -160,13 +169,7 @@ impl Driver {
             Err(error) if error.code() == Some(Code::ERROR_INVALID_VALUE) => return Ok(false),
             Err(error) => return Err(error),
         };
-        match self.calls().mem_release(raw, 0) {
-            Ok(()) => Ok(true),
-            Err(error) => {
-                let undo = self.give_back(Piece::Handle { raw, size: 0 }).err();
-                Err(error.with_undo(undo.into_iter().collect()))
-            }
-        }
+        self.settle(Piece::Handle { raw, size: 0 }, Ok(true))
     }
 
     /// The raw calls, for what this crate does not wrap.
@@ -176,7 +179,7 @@ impl Driver {
 
     /// How many pieces (handles, address ranges) the driver refused to take back and nobody else owns.
     pub fn quarantined(&self) -> usize {
-        lock(&self.inner.quarantine).len()
+        lock(&self.inner.quarantine).iter().map(Piece::count).sum()
     }
 
     /// Tries once more to give back what the driver refused to take. Gives the number of pieces that went.
@@ -186,7 +189,7 @@ impl Driver {
     /// The first failure, with the further ones attached; what failed again stays quarantined.
     pub fn reclaim(&self) -> Result<usize> {
         let pieces = std::mem::take(&mut *lock(&self.inner.quarantine));
-        let asked = pieces.len();
+        let asked = pieces.iter().map(Piece::count).sum();
         let mut errors = Vec::new();
         for piece in pieces.into_iter().rev() {
             errors.extend(self.give_back(piece).err());
@@ -197,15 +200,35 @@ impl Driver {
         }
     }
 
-    /// Gives a piece back to the driver, or keeps it in quarantine.
+    /// Gives a piece back to the driver, or keeps what it does not take in quarantine.
     pub(crate) fn give_back(&self, piece: Piece) -> Result<()> {
-        let ours_to_free = match piece {
-            Piece::Addresses { base, size } => self.check_vacant(base, size),
-            _ => Ok(()),
+        self.inner.give_back(piece).map_err(|(left, mut errors)| {
+            self.keep(left);
+            let first = errors.remove(0);
+            first.with_undo(errors)
+        })
+    }
+
+    /// Ends an operation by giving back a piece that it needed: after a failure as a part of undoing it; else a refusal is
+    /// the operation's failure, and the piece is tried once more.
+    pub(crate) fn settle<T>(&self, piece: Piece, result: Result<T>) -> Result<T> {
+        let error = match result {
+            Err(error) => error,
+            Ok(value) => match self.inner.give_back(piece) {
+                Ok(()) => return Ok(value),
+                Err((left, mut errors)) => {
+                    let first = errors.remove(0).with_undo(errors);
+                    let undo = self.give_back(left).err();
+                    return Err(first.with_undo(undo.into_iter().collect()));
+                }
+            },
         };
-        ours_to_free
-            .and_then(|()| piece.give_back(self.calls()))
-            .inspect_err(|_| lock(&self.inner.quarantine).push(piece))
+        Err(error.with_undo(self.give_back(piece).err().into_iter().collect()))
+    }
+
+    /// Keeps a piece in quarantine, where [`reclaim`](Driver::reclaim) finds it.
+    pub(crate) fn keep(&self, piece: Piece) {
+        lock(&self.inner.quarantine).push(piece);
     }
 
     #[inline]
@@ -270,6 +293,30 @@ impl Driver {
         Ok(*self.inner.units.get_or_init(|| units))
     }
 
+    /// The name of the memory that a handle leads to. The caller holds both from now on.
+    pub(crate) fn identity(&self, raw: RawHandle) -> Identity {
+        lock(&self.inner.identities).of(raw)
+    }
+
+    /// Notes the name that memory was imported under.
+    pub(crate) fn note_identity(&self, raw: RawHandle, id: AllocationId) -> Identity {
+        lock(&self.inner.identities).note(raw, id)
+    }
+
+    /// What came of trying this kind of handle on the device with this UUID, if it was tried.
+    pub(crate) fn verdict(&self, uuid: [u8; 16], handle_type: HandleType) -> Option<Verdict> {
+        let verdicts = lock(&self.inner.handle_types);
+        verdicts.get(&(uuid, handle_type)).copied()
+    }
+
+    pub(crate) fn note_verdict(&self, uuid: [u8; 16], handle_type: HandleType, verdict: Verdict) {
+        lock(&self.inner.handle_types).insert((uuid, handle_type), verdict);
+    }
+
+    pub(crate) fn forget_verdicts(&self, uuid: [u8; 16]) {
+        lock(&self.inner.handle_types).retain(|(of, _), _| *of != uuid);
+    }
+
     pub(crate) fn contexts(&self) -> &Contexts {
         &self.inner.contexts
     }
@@ -298,6 +345,24 @@ fn ask_granularity(calls: &Calls, recipe: &Recipe) -> Result<Granularity> {
     }
 }
 
+impl Inner {
+    /// Gives a piece back to the driver, or gives what is left of it, with every failure.
+    fn give_back(&self, piece: Piece) -> Result<(), (Piece, Vec<Error>)> {
+        let ours_to_free = match &piece {
+            _ if self.calls.forked() => Err(Error::ForkedChild),
+            // A reservation that was leaked, or came later, may lie there.
+            Piece::Addresses { base, size } | Piece::Mapped { base, size, .. } => {
+                self.reserved.check(*base, *size)
+            }
+            _ => Ok(()),
+        };
+        match ours_to_free {
+            Ok(()) => piece.give_back(&self.calls),
+            Err(error) => Err((piece, vec![error])),
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         // Everything is the parent's, and so may be a lock that was held when the process forked.
@@ -311,13 +376,8 @@ impl Drop for Inner {
         );
         pieces.extend(self.contexts.take());
         for piece in pieces.into_iter().rev() {
-            let ours_to_free = match piece {
-                // A reservation that was leaked may lie there.
-                Piece::Addresses { base, size } => self.reserved.check(base, size),
-                _ => Ok(()),
-            };
-            if let Err(error) = ours_to_free.and_then(|()| piece.give_back(&self.calls)) {
-                report::leaked(piece.leaked(error));
+            if let Err((left, errors)) = self.give_back(piece) {
+                left.leaked(errors).into_iter().for_each(report::leaked);
             }
         }
     }

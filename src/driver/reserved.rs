@@ -64,9 +64,14 @@ impl Driver {
         }
     }
 
+    /// The addresses are no reservation's any more: whoever says so has them as a piece.
+    pub(crate) fn disown(&self, base: u64) {
+        self.inner.reserved.forget(base);
+    }
+
     /// Frees addresses that turned out not to be the ones wanted, or keeps them in quarantine.
     pub(crate) fn unreserve(&self, base: u64, size: usize) -> Result<()> {
-        self.inner.reserved.forget(base);
+        self.disown(base);
         self.give_back(Piece::Addresses { base, size })
     }
 
@@ -80,14 +85,6 @@ impl Driver {
         let range = base..base.saturating_add(size as u64);
         let reserved = &self.inner.reserved;
         reserved.free(range, || calls.address_free(base, size))
-    }
-
-    /// No reservation lies there: freeing these addresses would free its own.
-    pub(super) fn check_vacant(&self, base: u64, size: usize) -> Result<()> {
-        match self.calls().forked() {
-            true => Err(Error::ForkedChild),
-            false => self.inner.reserved.check(base, size),
-        }
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::share::{SpanImport, SpanSource};
 use crate::sim::{Interposer, SimDevice, Simulation};
 use crate::sync::lock;
 use crate::sys::{
@@ -22,8 +23,8 @@ use crate::sys::{
     CUresult, CUstream, CUuuid, Call, DriverCalls,
 };
 use crate::{
-    reset_leak_hook, Access, Allocation, AllocationProps, Driver, Error, Fence, HandleTypes,
-    MappingId, Reservation,
+    reset_leak_hook, Access, Allocation, AllocationId, AllocationProps, Driver, Error, Fence,
+    HandleType, HandleTypes, MappingId, Reservation,
 };
 
 /// Far longer than a visit takes on a busy machine: who waits so long waits for a lock.
@@ -62,7 +63,7 @@ impl Watched {
             .device(SimDevice::new())
             .device(SimDevice::new());
         Watched {
-            inner: devices.ledger_only().build().unwrap(),
+            inner: devices.ledger_only().imex_channel(true).build().unwrap(),
             notes: Arc::new(Notes {
                 visitor: Mutex::default(),
                 seen: Mutex::default(),
@@ -117,13 +118,16 @@ macro_rules! watch {
 }
 for_each_call!(watch);
 
-/// Takes every lock there is: those of the granularities, the contexts, the quarantine, the leak hook and the interposer. On a device of
+/// Takes every lock there is: those of the granularities, the contexts, the quarantine, the kinds of handles, the names, the leak hook and the interposer. On a device of
 /// its own, so that the other thread finds nothing done.
 fn go_through_all(driver: &Driver, interposer: &Interposer) {
     let device = driver.device(1).unwrap();
     AllocationProps::on(&device).granularity().unwrap();
     drop(device.make_current().unwrap());
     let _pieces = driver.quarantined();
+    device.forget_handle_types().unwrap();
+    // The value of no handle.
+    driver.note_identity(u64::MAX, AllocationId::from_bytes([0; 16]));
     reset_leak_hook();
     assert!(!interposer.log().is_empty());
 }
@@ -171,7 +175,7 @@ fn everything(driver: &Driver) -> Result<(), Error> {
     let props = AllocationProps::on(&device);
     let page = props.create(G)?;
     page.granted()?;
-    let other = props.clone().shareable_as(HandleTypes::POSIX_FD);
+    let other = props.clone().shareable_as(HandleTypes::FABRIC);
     let raw = other.create(G)?.into_raw().expect("not shared");
     // SAFETY: the handle is live, and its count is nobody's.
     let other = unsafe { Allocation::from_raw(driver, raw, G) }?;
@@ -197,6 +201,7 @@ fn everything(driver: &Driver) -> Result<(), Error> {
         .map_err(|failed| failed.error)?;
     drop(page);
 
+    sharing(driver, &kv)?;
     waiting(driver, &mut kv, first)?;
     kv.unmap(second)?;
     kv.unmap_range(3 * G, 2 * G)?;
@@ -214,6 +219,26 @@ fn everything(driver: &Driver) -> Result<(), Error> {
         .close_in_background(fence)
         .map_err(|failed| failed.error)?;
     closing.join().map_err(|failed| failed.error)
+}
+
+/// Exports what can be, and imports it again. By fabric handles: a ledger has no descriptors to give.
+fn sharing(driver: &Driver, kv: &Reservation) -> Result<(), Error> {
+    let device = driver.device(0)?;
+    device.require_handle_type(HandleType::Fabric)?;
+    let exported = kv.export_span(3 * G, G, HandleType::Fabric, Access::Read)?;
+    let (bytes, fds, _kept) = exported.into_parts();
+    let span = SpanImport::new(&bytes, fds)?.attach_read_only(driver, [&device])?;
+    span.close().map_err(|failed| failed.into_error())?;
+
+    let found = SpanSource::of_addresses(driver, kv.base() + 3 * G as u64, G)?;
+    found.export(HandleType::Fabric, Access::Read).map(drop)?;
+    found.release()?;
+
+    let props = AllocationProps::on(&device).shareable_as(HandleTypes::FABRIC);
+    let export = props.create(G)?.export_fabric()?;
+    Allocation::import_fabric(driver, export.handle(), G)?
+        .release()
+        .map_err(|failed| failed.error)
 }
 
 /// Unmaps once an event and a stream are through, looking and waiting.

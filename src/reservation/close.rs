@@ -3,8 +3,10 @@
 use std::fmt;
 
 use super::Reservation;
-use crate::allocation::{Allocation, Handle};
+use crate::allocation::Allocation;
+use crate::driver::Piece;
 use crate::error::{Error, NotUndone};
+use crate::handle::Handle;
 use crate::mapping::Mapping;
 use crate::report::{self, Leak};
 
@@ -145,6 +147,33 @@ impl Reservation {
                 kept,
             })),
         }
+    }
+
+    /// Ends a reservation that an operation had made before it failed. What is left in it are mappings that could not be undone: they stay
+    /// with the driver, and so do then the addresses.
+    pub(crate) fn surrender(mut self, error: Error) -> Error {
+        let (base, size) = (self.base, self.size);
+        for mut handle in std::mem::take(&mut self.stuck) {
+            let (raw, size) = (handle.give_up(), handle.memory().size);
+            self.driver.keep(Piece::Handle { raw, size });
+        }
+        let mut mapped = Vec::new();
+        let mut undo = Vec::new();
+        for mapping in self.table.iter_mut() {
+            mapped.push((mapping.address(), mapping.size()));
+            mapping.abandon();
+            if let Some(mut handle) = mapping.take_handle() {
+                let (raw, size) = (handle.give_up(), handle.memory().size);
+                undo.extend(self.driver.give_back(Piece::Handle { raw, size }).err());
+            }
+        }
+        self.driver.disown(base);
+        match mapped.is_empty() {
+            false => self.driver.keep(Piece::Mapped { base, size, mapped }),
+            true => undo.extend(self.driver.give_back(Piece::Addresses { base, size }).err()),
+        }
+        self.closed = true;
+        error.with_undo(undo)
     }
 
     /// Undoes all that can be undone, and tells what could not.

@@ -1,9 +1,10 @@
 //! Mapping: create, map, grant; all or nothing.
 
-use super::Reservation;
-use crate::allocation::{is_partial_map, Allocation, Handle, Memory, Origin};
+use super::{at_most, Reservation};
+use crate::allocation::{is_partial_map, Allocation};
 use crate::driver::Driver;
 use crate::error::{Error, Result, What};
+use crate::handle::{Handle, Memory, Origin};
 use crate::mapping::{Backing, Mapping, MappingId, Place};
 use crate::props::AllocationProps;
 use crate::range::{aligned, within};
@@ -33,6 +34,7 @@ impl Reservation {
             size,
             granularity,
             location: props.location(),
+            handle_types: props.handle_types(),
         };
         self.place(offset, memory, Backing::Owned(raw))
     }
@@ -78,7 +80,8 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// As [`map`](Reservation::map), and [`Error::WrongSize`] where the size that was claimed for a raw handle is not its own.
+    /// As [`map`](Reservation::map), [`Error::WrongSize`] where the size that was claimed for a raw handle is not its own, and
+    /// [`Error::MoreThanOffered`] where the policy grants more than the maker of imported memory offers.
     #[doc(alias = "cuMemMap")]
     pub fn map_existing(&mut self, offset: usize, allocation: &Allocation) -> Result<MappingId> {
         let handle = allocation.share();
@@ -88,12 +91,43 @@ impl Reservation {
         })?;
         self.place(offset, memory, Backing::Shared(handle))
             .map_err(|error| match allocation.origin() {
-                Origin::Raw if is_partial_map(&error) => {
+                Origin::Raw | Origin::Imported if is_partial_map(&error) => {
                     let claimed = memory.size;
                     Error::WrongSize { claimed }.with_undo(error.into_parts().undo)
                 }
                 _ => error,
             })
+    }
+
+    /// Maps allocations at these offsets, or none of them.
+    pub(crate) fn map_all(&mut self, pieces: &[(usize, &Allocation)]) -> Result<Vec<MappingId>> {
+        for (offset, allocation) in pieces {
+            let memory = allocation.share().memory();
+            self.vacant(*offset, memory.size, allocation.driver(), || {
+                Ok(memory.granularity)
+            })?;
+        }
+        let mut made: Vec<MappingId> = Vec::with_capacity(pieces.len());
+        for (offset, allocation) in pieces {
+            match self.map_existing(*offset, allocation) {
+                Ok(id) => made.push(id),
+                Err(error) => {
+                    let undone =
+                        |error, id: MappingId| match self.table.remove(id.offset / self.unit) {
+                            Some(mapping) => self.undo_mapping(mapping, error),
+                            None => error,
+                        };
+                    return Err(made.into_iter().rev().fold(error, undone));
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    /// Fails if `[offset, offset + size)` cannot be mapped, whatever the memory's own granularity.
+    pub(crate) fn check_vacant(&self, offset: usize, size: usize) -> Result<()> {
+        self.vacant(offset, size, &self.driver, || Ok(self.unit))
+            .map(drop)
     }
 
     /// The range is one that can be mapped: within the reservation, aligned, and free. Gives the memory's granularity.
@@ -126,6 +160,9 @@ impl Reservation {
 
     /// Maps the backing at a vacant offset, grants, and notes it.
     fn place(&mut self, offset: usize, memory: Memory, backing: Backing) -> Result<MappingId> {
+        if let Backing::Shared(handle) = &backing {
+            at_most(self.policy.most, handle.offered())?;
+        }
         let grants = self.policy.grants(memory.location);
         let serial = self.next_serial;
         let place = Place {
@@ -175,10 +212,11 @@ impl Reservation {
     }
 
     /// Releases a handle that is mapped here no longer. If the driver does not, it is kept in `stuck`.
-    pub(super) fn release(&mut self, handle: Handle) -> Result<()> {
-        handle.release().map_err(|(handle, error)| {
+    pub(super) fn release(&mut self, mut handle: Handle) -> Result<()> {
+        let released = handle.release_count();
+        if released.is_err() {
             self.stuck.push(handle);
-            error
-        })
+        }
+        released
     }
 }

@@ -4,6 +4,7 @@ mod builder;
 mod close;
 mod copy;
 mod draw;
+mod hold;
 mod map;
 mod rights;
 mod table;
@@ -21,9 +22,9 @@ pub use view::{Elements, View};
 pub use wait::Closing;
 
 use crate::access::{Access, Rights};
-use crate::allocation::Handle;
 use crate::driver::Driver;
 use crate::error::{Error, Result};
+use crate::handle::Handle;
 use crate::location::Location;
 use crate::mapping::{Mapping, MappingId};
 use crate::range::within;
@@ -87,6 +88,8 @@ pub struct Reservation {
 /// What every map grants.
 struct Policy {
     rights: Rights,
+    /// The most that it grants to anybody.
+    most: Access,
     device_memory: Grants,
     /// Where that differs: when the policy names a host location.
     host_memory: Option<Grants>,
@@ -307,6 +310,7 @@ impl Policy {
         let names_host = policy.iter().any(|(location, _)| location.is_host());
         let host_memory = names_host.then(|| grants(Location::Host));
         Policy {
+            most: policy.most(),
             rights: policy,
             device_memory,
             host_memory,
@@ -316,6 +320,14 @@ impl Policy {
     fn grants(&self, backing: Location) -> &Grants {
         let host_memory = self.host_memory.as_ref().filter(|_| backing.is_host());
         host_memory.unwrap_or(&self.device_memory)
+    }
+}
+
+/// Memory of other processes is not granted beyond what they offer.
+pub(crate) fn at_most(asked: Access, offered: Access) -> Result<()> {
+    match asked > offered {
+        true => Err(Error::MoreThanOffered { asked, offered }),
+        false => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{intern, Policy, Reservation};
+use super::{at_most, intern, Policy, Reservation};
 use crate::access::{descriptor, Access, Rights};
 use crate::error::{Error, Result};
 use crate::location::Location;
@@ -15,8 +15,8 @@ impl Reservation {
     /// # Errors
     ///
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::PartialMapping`], [`Error::Hole`] (the
-    /// driver would skip a hole silently). After a driver failure all rights are as before, unless the error says that undoing failed
-    /// too: then the mappings that it names no longer have their old rights.
+    /// driver would skip a hole silently), [`Error::MoreThanOffered`] of imported memory. After a driver failure all rights are as before, unless
+    /// the error says that undoing failed too: then the mappings that it names no longer have their old rights.
     #[doc(alias = "cuMemSetAccess")]
     pub fn set_access(
         &mut self,
@@ -28,6 +28,9 @@ impl Reservation {
         let location = location.into();
         self.driver.check_location(location)?;
         let range = self.whole(offset, size)?.asked;
+        for mapping in self.beneath(offset, size)? {
+            at_most(access, mapping.offered())?;
+        }
         let descriptors = [descriptor(location, access)];
         let address = self.address(range.start);
         let set = self
@@ -76,7 +79,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], or a driver failure. The policy and all rights are then as before, unless the error says that
+    /// [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::MoreThanOffered`] of imported memory, or a driver failure. The policy and all rights are then as before, unless the error says that
     /// undoing failed too: then the mappings that it names no longer have their old rights.
     #[doc(alias = "cuMemSetAccess")]
     pub fn grant(&mut self, location: impl Into<Location>, access: Access) -> Result<()> {
@@ -85,6 +88,9 @@ impl Reservation {
         let applies = |mapping: &&Mapping| {
             !mapping.is_quarantined() && (mapping.location().is_host() || !location.is_host())
         };
+        for mapping in self.mappings().filter(applies) {
+            at_most(access, mapping.offered())?;
+        }
         let before: Vec<_> = self
             .mappings()
             .filter(applies)

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use cuda_vmm::share::SpanSource;
 use cuda_vmm::sim::Fault;
 use cuda_vmm::sys::Call;
-use cuda_vmm::{CloseError, Error, Fence, Reservation};
+use cuda_vmm::{Allocation, CloseError, Error, Fence, Reservation};
 
 use crate::leaks;
+use crate::on_sharing;
 use crate::stage::{Stage, G};
 
 /// What an ending said.
@@ -223,6 +225,23 @@ pub const ALL: &[End] = &[
         },
     ),
     end(
+        "SpanSource::release",
+        "of four pieces",
+        on_sharing::with_source,
+        |stage| {
+            let left = stage.sources.pop();
+            Said::Errors(match left.map_or(Ok(()), SpanSource::release) {
+                Ok(()) => Vec::new(),
+                Err(Error::NotUndone(parts)) => {
+                    let mut errors = vec![parts.error];
+                    errors.extend(parts.undo);
+                    errors
+                }
+                Err(error) => vec![error],
+            })
+        },
+    ),
+    end(
         "Driver::reclaim",
         "",
         driver_quarantine,
@@ -250,6 +269,25 @@ pub const ALL: &[End] = &[
             }
             stage.kv.take().unwrap().close().unwrap();
             // The last clones but the stage's own.
+            stage.devices.clear();
+        },
+        |stage| {
+            drop(stage.driver.take());
+            Said::Leaks(leaks::take())
+        },
+    ),
+    end(
+        "Inner::drop",
+        "of a driver with a mapping in quarantine",
+        |stage| {
+            on_sharing::with_fabric(stage);
+            let handle = *stage.fabric[0].handle();
+            let fault = Fault::on(Call::cuMemUnmap).times(2);
+            stage.sim.inject(fault).unwrap();
+            Allocation::import_fabric(stage.driver(), &handle, 2 * G).unwrap_err();
+            assert_eq!(stage.driver().quarantined(), 1);
+            stage.fabric.clear();
+            stage.pages.clear();
             stage.devices.clear();
         },
         |stage| {

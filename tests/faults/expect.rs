@@ -2,7 +2,7 @@
 
 use cuda_vmm::sim::{CallRecord, Value};
 use cuda_vmm::sys::{CUresult, Call};
-use cuda_vmm::{Attempt, Code, Error};
+use cuda_vmm::{Attempt, Code, Error, HandleTypes};
 
 /// A failed call, as the log and the error must both name it.
 pub type Failed = (Call, Code);
@@ -30,6 +30,14 @@ pub fn failed(error: &Error) -> Option<Failed> {
         Error::OutOfAddressSpace { .. } => {
             Some((Call::cuMemAddressReserve, Code::ERROR_OUT_OF_MEMORY))
         }
+        Error::NotAnExport { .. } => {
+            Some((Call::cuMemImportFromShareableHandle, Code::ERROR_UNKNOWN))
+        }
+        Error::Gap { .. } => Some((Call::cuMemRetainAllocationHandle, Code::ERROR_INVALID_VALUE)),
+        Error::Unshareable { refusals } => match refusals.as_slice() {
+            [refusal] => Some((refusal.call, refusal.code)),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -58,6 +66,15 @@ fn attempt(record: &CallRecord, error: &Error) {
             assert_eq!(record.arg("size"), Some(&Value::Size(*size)), "{record}");
         }
         Error::Driver(failure) => passed(record, &failure.attempt),
+        Error::NotAnExport { fd, .. } => {
+            let passed = Some(&Value::Pointer(*fd as usize));
+            assert_eq!(record.arg("shareable"), passed, "{record}");
+        }
+        Error::Gap { gap, .. } => {
+            let passed = Some(&Value::Pointer(gap.start as usize));
+            assert_eq!(record.arg("address"), passed, "{record}");
+        }
+        Error::Unshareable { .. } => {}
         Error::Disagreement {
             failure: Some(failure),
             ..
@@ -92,6 +109,10 @@ fn passed(record: &CallRecord, attempt: &Attempt) {
             assert_eq!(number("size").unwrap_or(0), size as u64, "{record}");
         }
         Attempt::Handle { .. } => assert_eq!(record.call, Call::cuMemRelease),
+        Attempt::Share { handle_type, .. } => {
+            let bits = u64::from(HandleTypes::from(handle_type).bits());
+            assert_eq!(number("kind"), Some(bits), "{record}");
+        }
         Attempt::Reserve {
             size,
             alignment,

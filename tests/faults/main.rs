@@ -17,6 +17,7 @@ mod endings;
 mod expect;
 mod leaks;
 mod on_reservations;
+mod on_sharing;
 mod once;
 mod operations;
 mod stage;
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let mut trials = vec![complete::trial()];
     for mode in Mode::BOTH {
-        for operation in operations::all() {
+        for operation in operations::all().filter(|one| one.runs_in(mode)) {
             let name = format!("{operation} [{mode}]");
             trials.push(Trial::test(format!("{name} once"), move || {
                 once::check(operation, mode);

@@ -10,7 +10,8 @@ use cuda_vmm::{Allocation, AllocationProps, Driver, Error, HandleTypes};
 
 use crate::expect;
 use crate::on_reservations;
-use crate::stage::{Stage, G};
+use crate::on_sharing;
+use crate::stage::{Mode, Stage, G};
 
 /// An operation, and how to bring it about.
 pub struct Operation {
@@ -25,8 +26,12 @@ pub struct Operation {
     pub understands: fn(Call, CUresult) -> bool,
     /// For an operation that itself refuses, after driver calls: whether this is the error.
     pub refusal: Option<fn(&Error) -> bool>,
+    /// It refuses only when a call that it understands fails.
+    pub may_succeed: bool,
     /// It makes no driver call at all.
     pub silent: bool,
+    /// It needs memory that is real: the ledger has no file descriptors to give.
+    pub in_memory: bool,
 }
 
 impl Operation {
@@ -43,11 +48,13 @@ impl Operation {
             run,
             understands: |_, _| false,
             refusal: None,
+            may_succeed: true,
             silent: false,
+            in_memory: false,
         }
     }
 
-    const fn understanding(self, understands: fn(Call, CUresult) -> bool) -> Operation {
+    pub const fn understanding(self, understands: fn(Call, CUresult) -> bool) -> Operation {
         Operation {
             understands,
             ..self
@@ -55,6 +62,15 @@ impl Operation {
     }
 
     pub const fn refusing(self, refusal: fn(&Error) -> bool) -> Operation {
+        Operation {
+            refusal: Some(refusal),
+            may_succeed: false,
+            ..self
+        }
+    }
+
+    /// Undisturbed, it succeeds; a refusal of the driver's that it understands can become this error.
+    pub const fn or_refusing(self, refusal: fn(&Error) -> bool) -> Operation {
         Operation {
             refusal: Some(refusal),
             ..self
@@ -66,6 +82,18 @@ impl Operation {
             silent: true,
             ..self
         }
+    }
+
+    pub const fn in_memory(self) -> Operation {
+        Operation {
+            in_memory: true,
+            ..self
+        }
+    }
+
+    /// Whether it can be tried on a simulation of this kind.
+    pub fn runs_in(&self, mode: Mode) -> bool {
+        mode == Mode::Memory || !self.in_memory
     }
 
     /// Whether this is the operation's own refusal, and no failed call.
@@ -84,9 +112,9 @@ impl Operation {
 
     /// Undisturbed, it succeeds, or refuses as it is meant to.
     pub fn ends_as_it_should(&self, result: &Result<(), Error>) {
-        match (result, self.refusal) {
-            (Ok(()), None) => {}
-            (Err(error), Some(refusal)) if refusal(error) => {}
+        match result {
+            Ok(()) if self.may_succeed => {}
+            Err(error) if !self.may_succeed && self.refuses(error) => {}
             _ => panic!("{self}, undisturbed, gave {result:?}"),
         }
     }
@@ -102,7 +130,10 @@ impl fmt::Display for Operation {
 }
 
 pub fn all() -> impl Iterator<Item = &'static Operation> {
-    BELOW.iter().chain(on_reservations::OPERATIONS)
+    BELOW
+        .iter()
+        .chain(on_reservations::OPERATIONS)
+        .chain(on_sharing::OPERATIONS)
 }
 
 fn nothing(_: &mut Stage) {}

@@ -1,7 +1,9 @@
 //! Where an operation is tried: a simulated driver, and all that the operation may need on it.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 
+use cuda_vmm::share::{ExportedSpan, FabricExport, Kept, ReadOnlySpan, SpanSource};
 use cuda_vmm::sim::{LogMode, SimDevice, Simulation, Snapshot};
 use cuda_vmm::sys::{CUresult, DriverCalls};
 use cuda_vmm::{Access, Allocation, AllocationProps, Device, Driver, MappingId, Reservation};
@@ -29,11 +31,22 @@ impl fmt::Display for Mode {
     }
 }
 
+/// A span on its way.
+pub type Parcel = (Vec<u8>, Vec<OwnedFd>, Kept);
+
 /// What is dropped first stands first: what was made through a driver goes before it.
 pub struct Stage {
     pub kv: Option<Reservation>,
     pub other: Option<Reservation>,
+    pub read_only: Option<ReadOnlySpan>,
     pub pages: Vec<Allocation>,
+    pub sources: Vec<SpanSource>,
+    /// What was exported: spans, fabric handles, descriptors.
+    pub spans: Vec<ExportedSpan>,
+    pub fabric: Vec<FabricExport>,
+    pub fds: Vec<OwnedFd>,
+    /// What a span was taken apart into, to be sent and received.
+    pub parcel: Option<Parcel>,
     pub ids: Vec<MappingId>,
     pub devices: Vec<Device>,
     /// An address that the preparation tells the run.
@@ -52,6 +65,7 @@ impl Stage {
         let builder = Simulation::builder()
             .device(SimDevice::new())
             .device(SimDevice::new())
+            .imex_channel(true)
             .log(LogMode::All);
         let builder = match mode {
             Mode::Memory => builder,
@@ -63,7 +77,13 @@ impl Stage {
         Stage {
             kv: None,
             other: None,
+            read_only: None,
             pages: Vec::new(),
+            sources: Vec::new(),
+            spans: Vec::new(),
+            fabric: Vec::new(),
+            fds: Vec::new(),
+            parcel: None,
             ids: Vec::new(),
             devices,
             number: 0,
@@ -153,6 +173,16 @@ impl Stage {
         self.sim.clear_faults();
         for kv in [self.kv.take(), self.other.take()].into_iter().flatten() {
             kv.close().unwrap();
+        }
+        if let Some(span) = self.read_only.take() {
+            span.close().unwrap();
+        }
+        self.spans.clear();
+        self.fabric.clear();
+        self.fds.clear();
+        self.parcel = None;
+        for source in self.sources.drain(..) {
+            source.release().unwrap();
         }
         for page in self.pages.drain(..) {
             page.release().unwrap();

@@ -1,5 +1,6 @@
 //! `Send` and `Sync` of every public type, checked when this is compiled.
 
+use cuda_vmm::share::*;
 use cuda_vmm::sim::*;
 use cuda_vmm::sys::{Call, CallTable, DriverCalls, Library, LoadError};
 use cuda_vmm::*;
@@ -63,6 +64,12 @@ both!(
     ConfigError,
     FaultError
 );
+// Sharing.
+both!(BadFd, FabricHandle, HandleType, AllocationId);
+both!(Choice, Refusal, Unavailable);
+both!(FabricExport, ExportedSpan, Kept);
+both!(SpanSource, SpanImport, ReadOnlySpan);
+both!(Descriptor, DecodeError, Home, Piece, SharedAllocation);
 // The simulated driver.
 both!(
     Simulation,
@@ -119,9 +126,11 @@ fn no_public_type_is_left_out() {
         crate_root.len() > 25 && sim.len() > 10,
         "{crate_root:?} {sim:?}"
     );
+    let share = exported(include_str!("../../src/share/mod.rs"));
     let missing: Vec<&str> = crate_root
         .into_iter()
         .chain(sim)
+        .chain(share)
         .filter(|name| *name != "Result" && !this_file.contains(name))
         .collect();
     assert_eq!(missing, Vec::<&str>::new());
