@@ -130,6 +130,7 @@ mod report;
 mod reservation;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod share;
 pub mod sys;
 
 pub use access::Access;

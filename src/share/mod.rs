@@ -1,0 +1,3 @@
+//! Memory shared between processes.
+
+pub mod wire;
