@@ -128,9 +128,9 @@ mod range;
 mod recipe;
 mod report;
 mod reservation;
+pub mod share;
 #[cfg(feature = "sim")]
 pub mod sim;
-pub mod share;
 pub mod sys;
 
 pub use access::Access;

@@ -75,13 +75,18 @@ pub fn play(role: &str) -> Result<(), String> {
     ))
 }
 
-/// Runs this program again in the given part, and gives how it ended and what it wrote.
-pub fn perform(role: &str) -> Result<Output, String> {
+/// This program again in the given part, to be started as the caller likes.
+pub fn again(role: &str) -> Result<Command, String> {
     let program =
         std::env::current_exe().map_err(|error| format!("where this program lies: {error}"))?;
-    Command::new(program)
-        .env(ROLE, role)
-        .stdin(Stdio::null())
+    let mut command = Command::new(program);
+    command.env(ROLE, role).stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Runs this program again in the given part, and gives how it ended and what it wrote.
+pub fn perform(role: &str) -> Result<Output, String> {
+    again(role)?
         .output()
         .map_err(|error| format!("starting this program again: {error}"))
 }

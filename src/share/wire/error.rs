@@ -217,7 +217,9 @@ pub enum WireError {
         peer: Peer,
     },
     /// The name does not fit into a socket's address. It is never cut short.
-    #[error("{name}: {length} bytes are too long for the name of a socket, which has room for {limit}")]
+    #[error(
+        "{name}: {length} bytes are too long for the name of a socket, which has room for {limit}"
+    )]
     NameTooLong {
         /// The name.
         name: Name,

@@ -133,7 +133,11 @@ impl Header {
             return Err(FrameError::Kind { found: kind });
         }
         let fds = u16::from_le_bytes([f0, f1]);
-        let most = if kind == 3 { super::syscalls::MESSAGE_FDS } else { 0 };
+        let most = if kind == 3 {
+            super::syscalls::MESSAGE_FDS
+        } else {
+            0
+        };
         if usize::from(fds) > most {
             return Err(FrameError::Fds { announced: fds });
         }

@@ -69,7 +69,13 @@ fn what_is_wrong_is_named() {
     assert_eq!(spoiled(8, 5), wrong(5, 4));
     assert_eq!(spoiled(5, 1), wrong(36, 4));
     assert_eq!(spoiled(5, 4), wrong(0, 4));
-    let piece = encoded(&Frame::Piece { index: 0, bytes: b"" }, 254);
+    let piece = encoded(
+        &Frame::Piece {
+            index: 0,
+            bytes: b"",
+        },
+        254,
+    );
     assert_eq!(decoded(&piece), Err(FrameError::Fds { announced: 254 }));
     assert_eq!(decode_message(b"CVMW"), Err(wrong(12, 4)));
     assert_eq!(decode_message(&good), Ok("agreed"));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::OnceLock;
 
 /// Identifies one boot of one machine, the reach of a file descriptor.
 ///
@@ -17,6 +18,16 @@ impl HostId {
     ///
     /// The kernel's file of it cannot be read, or holds something else.
     pub fn here() -> io::Result<HostId> {
+        // Read once: it is the same for as long as the process can live, and reading it takes a descriptor.
+        static HERE: OnceLock<HostId> = OnceLock::new();
+        if let Some(&here) = HERE.get() {
+            return Ok(here);
+        }
+        let here = HostId::read()?;
+        Ok(*HERE.get_or_init(|| here))
+    }
+
+    fn read() -> io::Result<HostId> {
         let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         Self::parse(text.trim()).ok_or_else(|| {
             io::Error::new(

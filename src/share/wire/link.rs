@@ -1,5 +1,6 @@
 //! One end of a connection: whole messages in, whole messages out, and no call that blocks.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -124,14 +125,14 @@ impl<S: AsFd> Link<S> {
     }
 
     /// The other end is gone; what it said before, if it said why.
-    fn last_words(&mut self, at: Step) -> WireError {
+    pub fn last_words(&mut self, at: Step) -> WireError {
         // It may have sent what is ordinarily due before it gave up: a consent, or its agreement.
         for _ in 0..4 {
             match self.receive(at) {
                 Ok(Some(_)) => {}
-                Err(
-                    reason @ (WireError::Refused { .. } | WireError::RankFailed { .. }),
-                ) => return reason,
+                Err(reason @ (WireError::Refused { .. } | WireError::RankFailed { .. })) => {
+                    return reason
+                }
                 _ => break,
             }
         }
@@ -141,10 +142,7 @@ impl<S: AsFd> Link<S> {
     /// The next message with its descriptors, or `None` when not all of it is there yet.
     ///
     /// A refusal and the failure of a rank, which may come at any time, are errors.
-    pub fn receive(
-        &mut self,
-        at: Step,
-    ) -> Result<Option<(Frame<'_>, Vec<OwnedFd>)>, WireError> {
+    pub fn receive(&mut self, at: Step) -> Result<Option<(Frame<'_>, Vec<OwnedFd>)>, WireError> {
         let header = match self.fill(at) {
             Ok(Some(header)) => header,
             Ok(None) => return Ok(None),
@@ -240,9 +238,14 @@ impl<S: AsFd> Link<S> {
         }
         let _ = syscalls::shutdown(self.socket.as_fd());
     }
+}
 
-    pub fn into_socket(self) -> S {
-        self.socket
+impl<S: AsFd> fmt::Debug for Link<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("socket", &self.socket.as_fd())
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
     }
 }
 

@@ -6,6 +6,8 @@
 //! | to | use |
 //! |---|---|
 //! | pass one parcel over a socket of your own | [`send_parcel`], [`receive_parcel`], [`pair`] |
+//! | hand one parcel to any number of processes | [`Server`], [`Fetch`], [`fetch`] |
+//! | exchange parcels between all of several processes | [`Ranks`] |
 //!
 //! A conversation is: announcement, consent, pieces with their descriptors, answer. No descriptor moves before the receiver has
 //! seen how many there are, and from which host, and has consented.
@@ -17,17 +19,22 @@
 //! close-on-exec as they arrive.
 
 mod address;
+mod connect;
 mod error;
 #[cfg(feature = "sim")]
 pub mod faults;
+mod fetch;
 mod frame;
 mod host;
 mod incoming;
 mod link;
+mod listener;
 mod outgoing;
 mod parcel;
 mod peer;
+mod ranks;
 mod reason;
+mod server;
 mod socket_kind;
 mod syscalls;
 mod talk;
@@ -35,9 +42,12 @@ mod wait;
 
 pub use address::Name;
 pub use error::{Step, WireError};
+pub use fetch::{fetch, Fetch};
 pub use frame::{decode_message, FrameError};
 pub use host::HostId;
 pub use parcel::{Limits, Parcel};
 pub use peer::Peer;
+pub use ranks::{Ranks, RanksError, Round, RoundKind};
+pub use server::{Refusal, Server, ServerBuilder, ServerReport};
 pub use socket_kind::SocketKind;
 pub use talk::{pair, receive_parcel, send_parcel, Received};

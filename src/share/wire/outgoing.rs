@@ -26,7 +26,11 @@ enum State {
 }
 
 impl Outgoing {
-    pub fn new<S: AsFd>(parcel: &Parcel, topic: u32, link: &Link<S>) -> Result<Outgoing, WireError> {
+    pub fn new<S: AsFd>(
+        parcel: &Parcel,
+        topic: u32,
+        link: &Link<S>,
+    ) -> Result<Outgoing, WireError> {
         Ok(Outgoing {
             announcement: parcel.announcement(topic, link.host())?,
             state: State::Announce,
@@ -90,10 +94,7 @@ impl Outgoing {
 }
 
 /// Sends what is left of the last message and receives one, or says what to wait for.
-fn receive<S: AsFd>(
-    link: &mut Link<S>,
-    at: Step,
-) -> Result<Result<Frame<'_>, Wait>, WireError> {
+fn receive<S: AsFd>(link: &mut Link<S>, at: Step) -> Result<Result<Frame<'_>, Wait>, WireError> {
     if let Flow::Wait(wait) = link.flush(at)? {
         return Ok(Err(wait));
     }

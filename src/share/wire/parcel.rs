@@ -25,11 +25,7 @@ impl Parcel {
     }
 
     /// How many pieces it takes: each carries a full share of the bytes, and of the descriptors, until there are no more.
-    pub(super) fn announcement(
-        &self,
-        topic: u32,
-        host: HostId,
-    ) -> Result<Announcement, WireError> {
+    pub(super) fn announcement(&self, topic: u32, host: HostId) -> Result<Announcement, WireError> {
         let pieces = self
             .bytes
             .len()

@@ -23,7 +23,8 @@ pub(super) fn received(bytes: &[u8]) -> String {
 
 /// Neither a control character nor one that changes the direction of writing or the line.
 fn is_plain(c: char) -> bool {
-    !c.is_control() && !matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    !c.is_control()
+        && !matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -131,12 +131,7 @@ pub(super) fn accept(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no address is asked for, so both pointers may be null.
     call(Syscall::Accept, || unsafe {
-        libc::accept4(
-            socket.as_raw_fd(),
-            ptr::null_mut(),
-            ptr::null_mut(),
-            flags,
-        )
+        libc::accept4(socket.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags)
     })
     .map(own)
 }

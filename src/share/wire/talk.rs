@@ -105,18 +105,15 @@ impl<S: AsFd> Received<S> {
     /// The sender could not be told: it is gone, say. Then nothing is handed over, and descriptors still in the parcel are closed.
     pub fn accept(mut self) -> Result<Parcel, WireError> {
         self.answered = true;
-        let mut told = false;
+        let mut begun = false;
         drive(&mut self.link, self.deadline, |link| {
-            let went = match told {
-                true => link.flush(Step::Answer),
-                false => link.send(&Frame::Accepted, &[], Step::Answer),
-            };
-            told |= matches!(went, Ok(Flow::Done));
-            let went = match went {
-                Ok(Flow::Done) => link.flush(Step::Answer),
-                other => other,
-            };
-            (Step::Answer, went)
+            if !begun {
+                match link.send(&Frame::Accepted, &[], Step::Answer) {
+                    Ok(Flow::Done) => begun = true,
+                    other => return (Step::Answer, other),
+                }
+            }
+            (Step::Answer, link.flush(Step::Answer))
         })?;
         Ok(mem::take(&mut self.parcel))
     }

@@ -1,0 +1,2 @@
+pub const CASES: &[crate::Case] = &[];
+pub const PARTS: &[crate::Part] = &[];
