@@ -169,6 +169,14 @@ impl RanksError {
         }
     }
 
+    /// This rank's own failure.
+    pub(super) fn local(rank: usize, error: WireError) -> RanksError {
+        RanksError::Local {
+            rank,
+            error: Arc::new(error),
+        }
+    }
+
     /// What a failed conversation with a rank means for the group.
     pub(super) fn of(
         rank: usize,
@@ -193,10 +201,7 @@ impl RanksError {
                 theirs: Round::of_topic(theirs),
                 ours,
             },
-            (error, _) if error.is_local() => RanksError::Local {
-                rank: this,
-                error: Arc::new(error),
-            },
+            (error, _) if error.is_local() => RanksError::local(this, error),
             (error, _) => RanksError::Rank {
                 rank,
                 error: Arc::new(error),

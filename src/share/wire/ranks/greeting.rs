@@ -125,9 +125,7 @@ impl Greeting {
     fn unmet(&self, here: Place, error: WireError) -> Unmet {
         match self.expected {
             Some(rank) => Unmet::Failed(RanksError::of(rank, here.rank, None, error)),
-            None if error.is_local() => {
-                Unmet::Failed(RanksError::of(here.rank, here.rank, None, error))
-            }
+            None if error.is_local() => Unmet::Failed(RanksError::local(here.rank, error)),
             None => Unmet::Stranger(error),
         }
     }

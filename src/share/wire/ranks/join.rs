@@ -50,7 +50,7 @@ pub(super) fn over_sockets(
 
 /// Makes the folder, or makes sure that no other user can put a socket there or take one away.
 fn private(folder: &Path, rank: usize) -> Result<(), RanksError> {
-    let local = |error| RanksError::of(rank, rank, None, WireError::io(Step::Opening)(error));
+    let local = |error| RanksError::local(rank, WireError::io(Step::Opening)(error));
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(local(error)),
         _ => {}

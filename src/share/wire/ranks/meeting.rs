@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::error::RanksError;
@@ -46,7 +45,7 @@ impl Meeting {
     pub fn in_folder(&mut self, folder: &Path) -> Result<(), RanksError> {
         let name = |rank| Name::file(folder.join(format!("rank-{rank}")));
         let rank = self.here.rank;
-        let local = |error| RanksError::of(rank, rank, None, error);
+        let local = |error| RanksError::local(rank, error);
         self.listener = Some(Listener::bind(&name(rank)).map_err(|error| match error {
             WireError::NameTaken { .. } => RanksError::Duplicate { rank },
             error => local(error),
@@ -197,9 +196,6 @@ impl Meeting {
 
     /// This rank's own failure.
     fn failed(&self, error: WireError) -> RanksError {
-        RanksError::Local {
-            rank: self.here.rank,
-            error: Arc::new(error),
-        }
+        RanksError::local(self.here.rank, error)
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn run(
     limits: Limits,
     deadline: Instant,
 ) -> Result<Vec<Parcel>, RanksError> {
-    let local = |error| RanksError::of(rank, rank, Some(round), error);
+    let local = |error| RanksError::local(rank, error);
     let mut talks = Vec::with_capacity(links.len());
     for (other, link) in links.iter_mut().enumerate() {
         if let Some(link) = link {
