@@ -6,7 +6,7 @@ use std::path::Path;
 use cuda_vmm::share::wire::faults::{self, Syscall};
 use cuda_vmm::share::wire::{
     fetch, pair, receive_parcel, send_parcel, Fetch, Limits, Name, Ranks, RanksError, Server,
-    ServerReport, WireError,
+    ServerReport, Step, WireError,
 };
 
 use crate::exchange::KINDS;
@@ -91,6 +91,17 @@ fn sends_once() {
     assert_eq!(open_fds(), before);
 }
 
+/// The last word can be sent, and not be heard any more: its sender has a parcel, and the other side an error at this step.
+fn is_at_the_last_word(error: &WireError) -> bool {
+    matches!(
+        error,
+        WireError::Io {
+            step: Step::Answer,
+            ..
+        }
+    )
+}
+
 /// The other process fails as well, and in time: it heard the reason, or saw the end.
 #[track_caller]
 fn was_told(said: &str, error: &str) {
@@ -115,7 +126,9 @@ fn of_a_sender() {
             (Some(call @ Syscall::Socketpair), Err(error)) => is_of(&error, call, errno),
             (Some(call), Ok((Err(error), said))) => {
                 is_of(&error, call, errno);
-                was_told(&said, &error.to_string());
+                if said != "ok" || !is_at_the_last_word(&error) {
+                    was_told(&said, &error.to_string());
+                }
             }
             other => panic!("{other:?}"),
         });
@@ -156,7 +169,7 @@ fn fetches_once(path: &str) {
     assert_eq!(open_fds(), before);
 }
 
-/// A server that could not be made leaves no file. One that could serves the second client, whatever became of the first, and takes its file along.
+/// A server that could not be made leaves no file. One that could fails one of two clients at the most, and takes its file along.
 fn of_a_server() {
     for errno in ERRORS {
         let folder = Folder::new();
@@ -173,13 +186,21 @@ fn of_a_server() {
                      went: Result<([String; 2], ServerReport), WireError>| {
             match (failed, went) {
                 (failed, Ok(([first, second], report))) => {
-                    assert_eq!(second, "ok", "{failed:?}");
-                    if first == "ok" {
-                        assert_eq!((report.served, report.refused), (2, 0));
+                    // One of them at the most is hit by it.
+                    let (hit, spared) = match second == "ok" {
+                        true => (first, second),
+                        false => (second, first),
+                    };
+                    assert_eq!(spared, "ok", "{failed:?}");
+                    let counted = (report.served, report.refused);
+                    if let Some(refusal) = report.recent.front() {
+                        assert_eq!(counted, (1, 1));
+                        is_of(&refusal.error, failed.unwrap(), errno);
+                        if hit != "ok" || !is_at_the_last_word(&refusal.error) {
+                            was_told(&hit, &refusal.error.to_string());
+                        }
                     } else {
-                        assert_eq!((report.served, report.refused), (1, 1));
-                        was_told(&first, &report.recent[0].error.to_string());
-                        is_of(&report.recent[0].error, failed.unwrap(), errno);
+                        assert_eq!((counted, hit.as_str()), ((2, 0), "ok"));
                     }
                     assert_eq!(folder.names(), [""; 0]);
                 }
@@ -282,7 +303,13 @@ fn of_a_rank() {
             }
             (Some(call), Err(RanksError::Local { rank: 1, error })) => {
                 is_of(&error, *call, errno);
-                assert_eq!(said, ["[1]", "[1]"], "call {index}, {call:?}");
+                // A rank that comes late to a group that has failed finds the third one gone as well.
+                for (said, third) in said.iter().zip(["[1, 2]", "[0, 1]"]) {
+                    assert!(
+                        ["[1]", third].contains(&&**said),
+                        "call {index}, {call:?}: {said}"
+                    );
+                }
             }
             // The lock for the removal of its own file, which it does without.
             (Some(Syscall::Flock), Ok(())) => assert_eq!(said, ["ok", "ok"]),

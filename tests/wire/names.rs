@@ -1,6 +1,7 @@
 //! Names of servers: too long, taken, stale, or of something else.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 
@@ -166,7 +167,7 @@ fn locked_folder() {
     let folder = Folder::new();
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o700)).unwrap();
     let lock = fs::File::open(&folder.0).unwrap();
-    lock.lock().unwrap();
+    assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) }, 0);
     let name = Name::file(folder.0.join("name"));
     let started = std::time::Instant::now();
     match server().serve(&name).unwrap_err() {

@@ -113,14 +113,18 @@ fn alone() {
 
 /// A connected socket for every pair of ranks.
 fn sockets(count: usize, kind: SocketKind) -> Vec<Vec<Option<OwnedFd>>> {
-    let mut all: Vec<Vec<Option<OwnedFd>>> = (0..count)
-        .map(|_| (0..count).map(|_| None).collect())
-        .collect();
-    for a in 0..count {
-        for b in 0..a {
+    let mut all: Vec<Vec<Option<OwnedFd>>> = Vec::new();
+    for rank in 0..count {
+        // One to each lower rank, whose row gets the other end; the own place; those to higher ranks come with theirs.
+        let mut row = Vec::new();
+        for lower in &mut all {
             let (here, there) = pair(kind).unwrap();
-            (all[a][b], all[b][a]) = (Some(here), Some(there));
+            row.push(Some(here));
+            lower.push(Some(there));
         }
+        row.push(None);
+        assert_eq!(row.len(), rank + 1);
+        all.push(row);
     }
     all
 }

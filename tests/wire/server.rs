@@ -20,6 +20,10 @@ pub const CASES: &[Case] = &[
         refusals_are_bounded,
     ),
     ("server::stopping_tells_clients", stopping_tells),
+    (
+        "server::stopping_tells_those_who_wait",
+        stopping_tells_waiting,
+    ),
     ("server::dropping_ends_it_in_a_forked_child_too", forked),
     ("server::few_at_once", few_at_once),
 ];
@@ -134,12 +138,29 @@ fn stopping_tells() {
     let name = name("stops");
     let server = Server::builder(parcel(1, 0, 1)).serve(&name).unwrap();
     let received = fetch(&name, soon(5)).unwrap();
-    server.stop();
+    let report = server.stop();
+    same(only_refusal(&report), &WireError::Stopped);
     let error = received.accept().unwrap_err();
     let (at, reason) = (Step::Answer, "the server has stopped".to_owned());
     same(&error, &WireError::Refused { at, reason });
     let nobody = WireError::NoServer { name: name.clone() };
     same(&fetch(&name, soon(5)).unwrap_err(), &nobody);
+}
+
+/// One that was never accepted hears it too.
+fn stopping_tells_waiting() {
+    let name = name("waiting");
+    let server = Server::builder(parcel(1, 0, 1))
+        .most_clients(1)
+        .serve(&name)
+        .unwrap();
+    let first = fetch(&name, soon(5)).unwrap();
+    let second = crate::server_clients::connect(&name);
+    let report = server.stop();
+    assert_eq!((report.served, report.refused), (0, 1));
+    assert_eq!(crate::raw::refusal(&second), "the server has stopped");
+    assert_eq!(crate::raw::receive(&second), []);
+    drop(first);
 }
 
 /// The child has the server's value, not its thread: dropping it there neither waits nor takes the parent's file.

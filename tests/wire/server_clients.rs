@@ -52,7 +52,7 @@ fn thirty_two() {
 }
 
 /// An unbroken connection to the server, and nothing said.
-fn connect(name: &Name) -> OwnedFd {
+pub fn connect(name: &Name) -> OwnedFd {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_UNIX, kind, 0)) };
     let Name::Abstract(bytes) = name else {

@@ -210,6 +210,9 @@ pub enum WireError {
         /// SO_TYPE.
         kind: i32,
     },
+    /// The server was stopped while it served this client.
+    #[error("the server has stopped")]
+    Stopped,
     /// The other end is not to be talked to.
     #[error("process {} of user {} is not allowed", peer.pid(), peer.uid())]
     NotAllowed {

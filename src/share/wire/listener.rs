@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::address::{Address, Name};
 use super::error::{Step, WireError};
+use super::frame::Frame;
+use super::link::Link;
 use super::socket_kind::SocketKind;
 use super::syscalls;
 use super::wait::PAUSE;
@@ -60,6 +62,17 @@ impl Listener {
 
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// Ends it, with a word to those who wait to be accepted: closed without one, they could not know why.
+    pub fn close(self, last: &Frame<'_>) {
+        // Whoever connects from here on is refused by the kernel, and those who had before can still be accepted.
+        let _ = syscalls::shutdown(self.socket());
+        while let Ok(socket) = syscalls::accept(self.socket()) {
+            if let Ok(mut link) = Link::new(socket) {
+                link.abort(last);
+            }
+        }
     }
 }
 

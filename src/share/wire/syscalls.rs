@@ -311,7 +311,8 @@ fn take_descriptors(message: &libc::msghdr, fds: &mut Vec<OwnedFd>) {
         if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
             // SAFETY: arithmetic alone.
             let before = unsafe { libc::CMSG_LEN(0) } as usize;
-            let count = (header.cmsg_len as usize).saturating_sub(before) / size_of::<c_int>();
+            let length: usize = header.cmsg_len as _; // Of another type with another C library.
+            let count = length.saturating_sub(before) / size_of::<c_int>();
             // SAFETY: the data begins there.
             let data = unsafe { libc::CMSG_DATA(header) }.cast::<c_int>();
             for index in 0..count {

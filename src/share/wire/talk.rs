@@ -98,7 +98,8 @@ impl<S: AsFd> Received<S> {
         &mut self.parcel
     }
 
-    /// Tells the sender that all is well, and hands over what came.
+    /// Tells the sender that all is well, and hands over what came. A sender that fails before it has read this, or whose time is up, still has an
+    /// error ([`Step::Answer`]): of the last word of a conversation nobody can know that it was heard.
     ///
     /// # Errors
     ///

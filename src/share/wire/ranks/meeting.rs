@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::error::RanksError;
 use super::greeting::{Greeting, Place, Unmet};
-use super::{tell, Ranks};
+use super::{last_word, tell, Ranks};
 use crate::share::wire::address::{Address, Name};
 use crate::share::wire::connect::{attempt, Attempt};
 use crate::share::wire::error::{Step, WireError};
@@ -73,6 +73,9 @@ impl Meeting {
                 let joined = self.links.iter_mut().flatten();
                 let greeting = self.greetings.iter_mut().map(Greeting::link);
                 tell(joined.chain(greeting), self.here.rank, &error);
+                if let Some(listener) = self.listener {
+                    listener.close(&last_word(self.here.rank, &error));
+                }
                 Err(error)
             }
         }

@@ -45,7 +45,8 @@ impl Ranks {
     ///
     /// # Errors
     ///
-    /// [`RanksError`]; [`RanksError::Missing`] names those that did not come.
+    /// [`RanksError`]; [`RanksError::Missing`] names those that did not come; among them can be ranks that came, and went when they were told of another's
+    /// failure, before this one was there.
     pub fn join(
         folder: impl AsRef<Path>,
         rank: usize,
@@ -165,7 +166,11 @@ impl Ranks {
 
 /// Tells others which rank is at fault.
 fn tell<'a>(links: impl Iterator<Item = &'a mut Link<OwnedFd>>, this: usize, error: &RanksError) {
-    let (rank, reason) = error.to_tell(this);
-    let last = Frame::RankFailed { rank, reason };
+    let last = last_word(this, error);
     links.for_each(|link| link.abort(&last));
+}
+
+fn last_word(this: usize, error: &RanksError) -> Frame<'static> {
+    let (rank, reason) = error.to_tell(this);
+    Frame::RankFailed { rank, reason }
 }

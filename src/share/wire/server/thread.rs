@@ -75,9 +75,17 @@ impl Service {
                 self.accept();
             }
         }
-        for client in self.clients.drain(..) {
-            client.refuse("the server has stopped");
+        // An answer that is there already counts: the client has it behind it.
+        self.watch(&mut watching);
+        watching.iter_mut().for_each(|it| it.revents = it.events);
+        self.serve(&watching[2..]);
+        for client in std::mem::take(&mut self.clients) {
+            let (peer, error) = (client.peer(), WireError::Stopped);
+            client.refuse(&error.to_string());
+            self.report().refuse(Some(peer), error);
         }
+        let reason = WireError::Stopped.to_string();
+        self.listener.close(&Frame::Refused { reason });
     }
 
     /// The end of the server, the listener, and the clients in their order.
