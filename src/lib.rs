@@ -49,6 +49,7 @@
 //! | address and length for kernels and other libraries | [`View`], [`Elements`] |
 //! | what to wait for before memory goes | [`Fence`], [`Closing`] |
 //! | errors | [`Error`], [`Code`], [`CloseError`], [`ReleaseError`] |
+//! | parcels of bytes and descriptors between processes | [`share::wire`] |
 //! | what `Drop` could not undo | [`set_leak_hook`], [`Leak`] |
 //! | raw declarations, the loader, how the build finds `cuda.h` | [`sys`] |
 #![cfg_attr(
