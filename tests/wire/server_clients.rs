@@ -91,8 +91,8 @@ fn a_hundred() {
     per_client(10);
     let (one, ten, hundred) = (per_client(1), per_client(10), per_client(100));
     println!("a client: {one:?} of 1, {ten:?} of 10, {hundred:?} of 100");
-    // Generous: other tests run beside this one. A cost that grew with the clients would be ten times as much.
-    assert!(hundred < ten * 3, "{ten:?} of 10, {hundred:?} of 100");
+    // Other tests run beside this one, and the best of five is not always undisturbed.
+    assert!(hundred < ten * 2, "{ten:?} of 10, {hundred:?} of 100");
     until_it_had(&server, 10 * 5 * 2 + 5 + 100 * 5);
     assert_eq!(server.stop().refused, 0);
 }

@@ -37,6 +37,9 @@ pub enum Syscall {
     Sendmsg,
     Recvmsg,
     Poll,
+    EpollCreate,
+    EpollCtl,
+    EpollWait,
     Getsockopt,
     Shutdown,
     Flock,
@@ -200,13 +203,58 @@ pub(super) use libc::pollfd as Watched;
 /// Waits until something is ready, or until the instant; how many are ready. `None` waits for ever.
 pub(super) fn poll(watched: &mut [Watched], until: Option<Instant>) -> io::Result<usize> {
     let ready = call(Syscall::Poll, || {
-        // Worked out anew when a signal interrupted the wait. Rounded up, so that no wait ends before its time.
-        let timeout = until.map_or(-1, |until| {
-            let left = until.saturating_duration_since(Instant::now());
-            c_int::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
-        });
+        // Worked out anew when a signal interrupted the wait.
+        let timeout = milliseconds(until);
         // SAFETY: the kernel reads and writes as many structs as the slice has.
         unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, timeout) }
+    })?;
+    Ok(ready as usize)
+}
+
+/// The time left, rounded up, so that no wait ends before its time; -1 for ever.
+fn milliseconds(until: Option<Instant>) -> c_int {
+    until.map_or(-1, |until| {
+        let left = until.saturating_duration_since(Instant::now());
+        c_int::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+    })
+}
+
+/// A set of descriptors to wait for, which the kernel keeps.
+pub(super) fn epoll_create() -> io::Result<OwnedFd> {
+    // SAFETY: one number.
+    call(Syscall::EpollCreate, || unsafe {
+        libc::epoll_create1(libc::EPOLL_CLOEXEC)
+    })
+    .map(own)
+}
+
+/// Adds a descriptor to a set, changes what it is watched for, or takes it out: `operation` is EPOLL_CTL_ADD, _MOD or _DEL.
+pub(super) fn epoll_control(
+    set: BorrowedFd<'_>,
+    operation: c_int,
+    fd: BorrowedFd<'_>,
+    events: u32,
+    name: u64,
+) -> io::Result<()> {
+    let mut event = libc::epoll_event { events, u64: name };
+    // SAFETY: the kernel reads the struct.
+    call(Syscall::EpollCtl, || unsafe {
+        libc::epoll_ctl(set.as_raw_fd(), operation, fd.as_raw_fd(), &mut event)
+    })
+    .map(drop)
+}
+
+/// Waits until something in a set is ready, or until the instant; the names of what is ready, as far as the buffer goes.
+pub(super) fn epoll_wait(
+    set: BorrowedFd<'_>,
+    events: &mut [libc::epoll_event],
+    until: Option<Instant>,
+) -> io::Result<usize> {
+    let room = c_int::try_from(events.len()).unwrap_or(c_int::MAX);
+    let ready = call(Syscall::EpollWait, || {
+        let timeout = milliseconds(until);
+        // SAFETY: the kernel writes to no more structs than `room`, and the slice has as many.
+        unsafe { libc::epoll_wait(set.as_raw_fd(), events.as_mut_ptr(), room, timeout) }
     })?;
     Ok(ready as usize)
 }

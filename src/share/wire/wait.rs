@@ -12,16 +12,22 @@ use super::syscalls::{self, Watched};
 /// How long to wait where the kernel cannot say when it is worth trying again.
 pub(super) const PAUSE: Duration = Duration::from_millis(5);
 
-/// A descriptor to wait for. A pause watches for nothing but the end of the connection.
+/// A descriptor to wait for.
 pub(super) fn watched(socket: BorrowedFd<'_>, wait: Wait) -> Watched {
     Watched {
         fd: socket.as_raw_fd(),
-        events: match wait {
-            Wait::Readable => libc::POLLIN,
-            Wait::Writable => libc::POLLOUT,
-            Wait::Pause => 0,
-        },
+        events: events(wait),
         revents: 0,
+    }
+}
+
+/// What to watch for, for `poll`; `epoll` has the same numbers. A pause watches for nothing but the end of the connection, which the
+/// kernel reports unasked.
+pub(super) fn events(wait: Wait) -> i16 {
+    match wait {
+        Wait::Readable => libc::POLLIN,
+        Wait::Writable => libc::POLLOUT,
+        Wait::Pause => 0,
     }
 }
 

@@ -1,17 +1,14 @@
 //! One client of a server, as far as it has come.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use crate::share::wire::error::WireError;
+use crate::share::wire::error::{Step, WireError};
 use crate::share::wire::frame::Frame;
 use crate::share::wire::link::{Flow, Link, Wait};
 use crate::share::wire::outgoing::Outgoing;
 use crate::share::wire::parcel::Parcel;
 use crate::share::wire::peer::Peer;
-use crate::share::wire::syscalls::Watched;
 use crate::share::wire::talk::ALONE;
-use crate::share::wire::wait::watched;
 
 /// A conversation with one client.
 pub(super) struct Client {
@@ -19,24 +16,16 @@ pub(super) struct Client {
     outgoing: Outgoing,
     peer: Peer,
     wait: Wait,
-    /// `None` for a time beyond all counting.
-    pub deadline: Option<Instant>,
 }
 
 impl Client {
-    pub fn new(
-        socket: OwnedFd,
-        peer: Peer,
-        parcel: &Parcel,
-        deadline: Option<Instant>,
-    ) -> Result<Client, WireError> {
+    pub fn new(socket: OwnedFd, peer: Peer, parcel: &Parcel) -> Result<Client, WireError> {
         let link = Link::new(socket)?;
         Ok(Client {
             outgoing: Outgoing::new(parcel, ALONE, &link)?,
             link,
             peer,
             wait: Wait::Writable,
-            deadline,
         })
     }
 
@@ -44,12 +33,13 @@ impl Client {
         self.peer
     }
 
-    pub fn watched(&self) -> Watched {
-        watched(self.link.socket().as_fd(), self.wait)
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.link.socket()
     }
 
-    pub fn pauses(&self) -> bool {
-        self.wait == Wait::Pause
+    /// What it waits for.
+    pub fn wait(&self) -> Wait {
+        self.wait
     }
 
     /// Goes on as far as it can; whether it is at the end.
@@ -63,11 +53,9 @@ impl Client {
         }
     }
 
-    /// The client's time is up.
-    pub fn late(&self) -> WireError {
-        WireError::TimedOut {
-            at: self.outgoing.at(),
-        }
+    /// What it is at.
+    pub fn at(&self) -> Step {
+        self.outgoing.at()
     }
 
     /// Tells the client why, and is done with it.

@@ -1,5 +1,6 @@
 //! The thread of a server: one wait for all its sockets.
 
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -9,30 +10,43 @@ use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::report::ServerReport;
+use super::watch::Watch;
 use super::ServerBuilder;
-use crate::share::wire::error::WireError;
+use crate::share::wire::error::{Step, WireError};
 use crate::share::wire::frame::Frame;
 use crate::share::wire::host::HostId;
 use crate::share::wire::link::{Link, Wait};
 use crate::share::wire::listener::Listener;
 use crate::share::wire::peer::Peer;
-use crate::share::wire::syscalls::{self, Watched};
+use crate::share::wire::syscalls;
 use crate::share::wire::talk::ALONE;
-use crate::share::wire::wait::{earlier, watched, PAUSE};
-use crate::share::wire::Step;
+use crate::share::wire::wait::{earlier, PAUSE};
 
 /// How long nothing is accepted after the process could not: the connection stays readable, and asking at once would
 /// be asking for ever.
 const REST: Duration = Duration::from_millis(50);
 
+/// The numbers of what is no client.
+const STOPPED: u64 = 0;
+const LISTENER: u64 = 1;
+
 /// All that the thread owns.
 pub(super) struct Service {
     builder: ServerBuilder,
     listener: Listener,
-    stopped: UnixStream,
-    report: Arc<Mutex<ServerReport>>,
-    clients: Vec<Client>,
+    /// The listener is watched for connections.
+    listens: bool,
     rests_until: Option<Instant>,
+    /// Kept open for as long as it is watched.
+    _stopped: UnixStream,
+    report: Arc<Mutex<ServerReport>>,
+    watch: Watch,
+    clients: HashMap<u64, Client>,
+    next_number: u64,
+    /// Who is to be done by when. All have the same time, so the first to come is the first to be late.
+    deadlines: VecDeque<(Instant, u64)>,
+    /// Clients for which the kernel does not say when it is worth trying again.
+    pausing: BTreeSet<u64>,
 }
 
 impl Service {
@@ -45,95 +59,131 @@ impl Service {
     ) -> Result<Service, WireError> {
         let host = HostId::here().map_err(WireError::io(Step::Opening))?;
         builder.parcel.announcement(ALONE, host)?;
+        let watching = |listener: &Listener, stopped: &UnixStream| {
+            let watch = Watch::new()?;
+            watch.add(STOPPED, stopped.as_fd(), Wait::Readable)?;
+            watch.add(LISTENER, listener.socket(), Wait::Readable)?;
+            Ok(watch)
+        };
         Ok(Service {
+            watch: watching(&listener, &stopped).map_err(WireError::io(Step::Opening))?,
             builder,
             listener,
-            stopped,
-            report,
-            clients: Vec::new(),
+            listens: true,
             rests_until: None,
+            _stopped: stopped,
+            report,
+            clients: HashMap::new(),
+            next_number: LISTENER + 1,
+            deadlines: VecDeque::new(),
+            pausing: BTreeSet::new(),
         })
     }
 
     /// Serves until the other end of `stopped` is closed.
     pub fn run(mut self) {
-        let mut watching = Vec::new();
+        let mut ready = Vec::new();
         loop {
-            self.watch(&mut watching);
-            if syscalls::poll(&mut watching, self.next_time()).is_err() {
+            self.listen_or_not();
+            if self.watch.wait(self.next_time(), &mut ready).is_err() {
                 // Not for want of anything that a client did: look at everything, a little later.
                 std::thread::sleep(PAUSE);
-                for watched in &mut watching[1..] {
-                    watched.revents = watched.events;
-                }
+                ready.push(LISTENER);
+                ready.extend(self.clients.keys());
             }
-            if watching[0].revents != 0 {
+            if ready.contains(&STOPPED) {
                 break;
             }
-            self.serve(&watching[2..]);
-            if watching[1].revents != 0 {
+            ready.extend(&self.pausing);
+            for &number in &ready {
+                self.go_on(number);
+            }
+            self.end_the_late();
+            if ready.contains(&LISTENER) {
                 self.accept();
             }
         }
-        // An answer that is there already counts: the client has it behind it.
-        self.watch(&mut watching);
-        watching.iter_mut().for_each(|it| it.revents = it.events);
-        self.serve(&watching[2..]);
-        for client in std::mem::take(&mut self.clients) {
-            let (peer, error) = (client.peer(), WireError::Stopped);
-            client.refuse(&error.to_string());
-            self.report().refuse(Some(peer), error);
-        }
-        let reason = WireError::Stopped.to_string();
-        self.listener.close(&Frame::Refused { reason });
+        self.stop();
     }
 
-    /// The end of the server, the listener, and the clients in their order.
-    fn watch(&mut self, watching: &mut Vec<Watched>) {
+    /// Watches the listener as long as there is room for a client, and the process is not known to be short of anything.
+    fn listen_or_not(&mut self) {
         let now = Instant::now();
         self.rests_until = self.rests_until.filter(|&until| until > now);
-        watching.clear();
-        watching.push(watched(self.stopped.as_fd(), Wait::Readable));
-        let mut listener = watched(self.listener.socket(), Wait::Readable);
-        if self.rests_until.is_some() || self.clients.len() >= self.builder.most_clients {
-            listener.fd = -1; // Not looked at.
+        let listens = self.rests_until.is_none() && self.clients.len() < self.builder.most_clients;
+        if listens != self.listens {
+            let wait = if listens { Wait::Readable } else { Wait::Pause };
+            let changed = self.watch.change(LISTENER, self.listener.socket(), wait);
+            // One that could not be changed is changed the next time; meanwhile it is asked more often than need be, or at the next
+            // event.
+            if changed.is_ok() {
+                self.listens = listens;
+            } else {
+                self.rests_until = Some(now + REST);
+            }
         }
-        watching.push(listener);
-        watching.extend(self.clients.iter().map(Client::watched));
     }
 
     /// When something is to be done even if no socket is ready.
     fn next_time(&self) -> Option<Instant> {
-        let first = self
-            .clients
-            .iter()
-            .filter_map(|client| client.deadline)
-            .min();
-        let pausing = self.clients.iter().any(Client::pauses);
-        let pause = pausing.then(|| Instant::now() + PAUSE);
+        let first = self.deadlines.front().map(|&(deadline, _)| deadline);
+        let pause = (!self.pausing.is_empty()).then(|| Instant::now() + PAUSE);
         earlier(earlier(first, self.rests_until), pause)
     }
 
-    fn serve(&mut self, watching: &[Watched]) {
+    /// Lets a client go on, if it still is one, and watches for what it waits for next.
+    fn go_on(&mut self, number: u64) {
+        let Some(client) = self.clients.get_mut(&number) else {
+            return;
+        };
+        let waited = client.wait();
+        match client.step(&self.builder.parcel) {
+            Ok(true) => return self.end(number, None),
+            Ok(false) => {}
+            Err(error) => return self.end(number, Some(error)),
+        }
+        let wait = client.wait();
+        if wait == Wait::Pause {
+            self.pausing.insert(number);
+        } else {
+            self.pausing.remove(&number);
+        }
+        if wait != waited {
+            let changed = self.watch.change(number, client.socket(), wait);
+            if let Err(error) = changed.map_err(WireError::io(client.at())) {
+                self.end(number, Some(error));
+            }
+        }
+    }
+
+    fn end_the_late(&mut self) {
         let now = Instant::now();
-        // The last first, so that taking one out moves none that is still to be looked at.
-        for (index, watched) in watching.iter().enumerate().rev() {
-            let client = &mut self.clients[index];
-            let ready = watched.revents != 0 || client.pauses();
-            let ended = match ready.then(|| client.step(&self.builder.parcel)) {
-                Some(Ok(true)) => Ok(()),
-                Some(Err(error)) => Err(error),
-                _ if client.deadline.is_some_and(|deadline| deadline <= now) => Err(client.late()),
-                _ => continue,
-            };
-            let client = self.clients.swap_remove(index);
-            match ended {
-                Ok(()) => self.report().served += 1,
-                Err(error) => {
-                    let peer = client.peer();
-                    client.refuse(&error.to_string());
-                    self.report().refuse(Some(peer), error);
+        while let Some(&(deadline, number)) = self.deadlines.front() {
+            match self.clients.get(&number) {
+                Some(_) if deadline > now => break,
+                Some(client) => {
+                    let at = client.at();
+                    self.end(number, Some(WireError::TimedOut { at }));
                 }
+                None => {}
+            }
+            self.deadlines.pop_front();
+        }
+    }
+
+    /// Is done with a client, which has the parcel unless there is an error.
+    fn end(&mut self, number: u64, error: Option<WireError>) {
+        let Some(client) = self.clients.remove(&number) else {
+            return;
+        };
+        self.pausing.remove(&number);
+        self.watch.remove(client.socket());
+        match error {
+            None => self.report().served += 1,
+            Some(error) => {
+                let (peer, reason) = (client.peer(), error.to_string());
+                self.report().refuse(Some(peer), error);
+                client.refuse(&reason);
             }
         }
     }
@@ -163,19 +213,42 @@ impl Service {
         if !allowed.unwrap_or(false) {
             return self.turn_away(socket, Some(peer), WireError::NotAllowed { peer });
         }
-        let deadline = Instant::now().checked_add(self.builder.timeout);
-        match Client::new(socket, peer, &self.builder.parcel, deadline) {
-            Ok(client) => self.clients.push(client),
-            Err(error) => self.report().refuse(Some(peer), error),
+        let client = match Client::new(socket, peer, &self.builder.parcel) {
+            Ok(client) => client,
+            Err(error) => return self.report().refuse(Some(peer), error),
+        };
+        let number = self.next_number;
+        self.next_number += 1;
+        let added = self.watch.add(number, client.socket(), client.wait());
+        self.clients.insert(number, client);
+        // A time beyond all counting never comes.
+        if let Some(deadline) = Instant::now().checked_add(self.builder.timeout) {
+            self.deadlines.push_back((deadline, number));
+        }
+        match added {
+            Ok(()) => self.go_on(number),
+            Err(error) => self.end(number, Some(WireError::io(Step::Opening)(error))),
         }
     }
 
     fn turn_away(&self, socket: OwnedFd, peer: Option<Peer>, error: WireError) {
+        let reason = error.to_string();
+        self.report().refuse(peer, error);
         if let Ok(mut link) = Link::new(socket) {
-            let reason = error.to_string();
             link.abort(&Frame::Refused { reason });
         }
-        self.report().refuse(peer, error);
+    }
+
+    /// Tells everybody, those who wait to be accepted too.
+    fn stop(mut self) {
+        let numbers: Vec<u64> = self.clients.keys().copied().collect();
+        for number in numbers {
+            // An answer that is there already counts: the client has it behind it.
+            self.go_on(number);
+            self.end(number, Some(WireError::Stopped));
+        }
+        let reason = WireError::Stopped.to_string();
+        self.listener.close(&Frame::Refused { reason });
     }
 
     fn report(&self) -> MutexGuard<'_, ServerReport> {
