@@ -76,25 +76,34 @@ fn a_hundred() {
     let name = name("hundred");
     let server = Server::builder(parcel(2000, 1, 64)).serve(&name).unwrap();
     let per_client = |count: usize| {
-        let best = (0..5).map(|_| {
-            let started = Instant::now();
-            let received: Vec<_> = (0..count)
-                .map(|_| fetch(&name, soon(30)).unwrap())
-                .collect();
-            for received in received {
-                received.accept().unwrap();
-            }
-            started.elapsed() / count as u32
-        });
-        best.min().unwrap()
+        let started = Instant::now();
+        let received: Vec<_> = (0..count)
+            .map(|_| fetch(&name, soon(30)).unwrap())
+            .collect();
+        for received in received {
+            received.accept().unwrap();
+        }
+        started.elapsed() / count as u32
     };
-    per_client(10);
-    let (one, ten, hundred) = (per_client(1), per_client(10), per_client(100));
+    // Whatever else the machine does makes it slower, never faster; so the best of each counts. A cost that grows with the clients
+    // is there every time.
+    let mut best = [Duration::MAX; 3];
+    let mut clients = 0;
+    for turn in 0..40 {
+        for (best, count) in best.iter_mut().zip([1, 10, 100]) {
+            *best = per_client(count).min(*best);
+            clients += count as u64;
+        }
+        if turn >= 4 && best[2] < best[1] * 2 {
+            break;
+        }
+    }
+    let [one, ten, hundred] = best;
     println!("a client: {one:?} of 1, {ten:?} of 10, {hundred:?} of 100");
-    // Other tests run beside this one, and the best of five is not always undisturbed.
     assert!(hundred < ten * 2, "{ten:?} of 10, {hundred:?} of 100");
-    until_it_had(&server, 10 * 5 * 2 + 5 + 100 * 5);
-    assert_eq!(server.stop().refused, 0);
+    until_it_had(&server, clients);
+    let report = server.stop();
+    assert_eq!((report.served, report.refused), (clients, 0));
 }
 
 fn bad_ones() {

@@ -46,8 +46,8 @@ impl Listener {
                 None
             }
             Name::File(path) => {
-                // Between being bound and listening a live socket looks like a dead one, and between its being found dead and its removal a file
-                // could become another server's: both happen under the lock.
+                // Between being bound and listening a live socket looks like a dead one, and between its being found dead and
+                // its removal a file could become another server's: both happen under the lock.
                 let _lock = lock_folder(path)?;
                 bind_file(socket.as_fd(), &address, name, path)?;
                 // What fails from here on takes the file along.

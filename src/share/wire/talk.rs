@@ -29,13 +29,14 @@ pub fn pair(kind: SocketKind) -> Result<(OwnedFd, OwnedFd), WireError> {
 
 /// Sends a parcel to whoever calls [`receive_parcel`] at the other end, and waits until it was accepted there.
 ///
-/// The socket is a connected Unix socket, SOCK_SEQPACKET or SOCK_STREAM, blocking or not; its flags are left as they are. When all goes well it
-/// can be used on. After an error it is shut down: half a conversation cannot be resumed, and the other end is to know at once.
+/// The socket is a connected Unix socket, SOCK_SEQPACKET or SOCK_STREAM, blocking or not; its flags are left as they are. When
+/// all goes well it can be used on. After an error it is shut down: half a conversation cannot be resumed, and the other end is
+/// to know at once.
 ///
 /// # Errors
 ///
-/// [`WireError::Refused`] with the receiver's reason; [`WireError::Vanished`] when it is gone; [`WireError::TimedOut`]; and what is wrong with
-/// its messages.
+/// [`WireError::Refused`] with the receiver's reason; [`WireError::Vanished`] when it is gone; [`WireError::TimedOut`]; and
+/// what is wrong with its messages.
 pub fn send_parcel(
     socket: impl AsFd,
     parcel: &Parcel,
@@ -55,8 +56,8 @@ pub fn send_parcel(
 ///
 /// # Errors
 ///
-/// As for [`send_parcel`], and [`WireError::TooManyBytes`] or [`WireError::TooManyFds`] before anything is received. Descriptors that had come are
-/// closed.
+/// As for [`send_parcel`], and [`WireError::TooManyBytes`] or [`WireError::TooManyFds`] before anything is received.
+/// Descriptors that had come are closed.
 pub fn receive_parcel<S: AsFd>(
     socket: S,
     limits: Limits,
@@ -98,8 +99,8 @@ impl<S: AsFd> Received<S> {
         &mut self.parcel
     }
 
-    /// Tells the sender that all is well, and hands over what came. A sender that fails before it has read this, or whose time is up, still has an
-    /// error ([`Step::Answer`]): of the last word of a conversation nobody can know that it was heard.
+    /// Tells the sender that all is well, and hands over what came. A sender that fails before it has read this, or whose time
+    /// is up, still has an error ([`Step::Answer`]): of the last word of a conversation nobody can know that it was heard.
     ///
     /// # Errors
     ///

@@ -116,8 +116,8 @@ impl Talk {
         if self.told == Told::Begun {
             self.told = Told::Yes;
         }
-        // Until this rank has told it, the other can say nothing but that it agrees, or which rank failed; so it is listened to. Afterwards what comes is
-        // of the next round.
+        // Until this rank has told it, the other can say nothing but that it agrees, or which rank failed; so it is listened
+        // to. Afterwards what comes is of the next round.
         while !self.is_over() {
             match link.receive(Step::Agreement)? {
                 None => return Ok(Flow::Wait(Wait::Readable)),

@@ -23,8 +23,9 @@ use thread::Service;
 
 /// Hands a parcel to every client that may have it, until it is stopped or dropped.
 ///
-/// One thread serves all: no call of it blocks but the one that waits for all sockets at once, so a client that is slow holds up nobody. What a
-/// client costs does not grow with the number of the others. Each client has a time of its own, and is forgotten when that is up.
+/// One thread serves all: no call of it blocks but the one that waits for all sockets at once, so a client that is slow holds
+/// up nobody. What a client costs does not grow with the number of the others. Each client has a time of its own, and is
+/// forgotten when that is up.
 ///
 /// Clients are [`Fetch`](super::Fetch), where there is an example.
 pub struct Server {
