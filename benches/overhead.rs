@@ -69,12 +69,14 @@ unsafe impl DriverCalls for DoNothing {
     unsafe fn cuMemAddressReserve(
         &self,
         address: *mut u64,
-        _: usize,
+        size: usize,
         _: usize,
         _: u64,
         _: u64,
     ) -> CUresult {
-        unsafe { *address = 1 << 40 };
+        // Two reservations never lie at the same addresses.
+        static NEXT: AtomicU64 = AtomicU64::new(1 << 40);
+        unsafe { *address = NEXT.fetch_add(size as u64, Ordering::Relaxed) };
         CUresult::CUDA_SUCCESS
     }
     unsafe fn cuMemAddressFree(&self, _: u64, _: usize) -> CUresult {

@@ -88,6 +88,13 @@ impl Rights {
         }
     }
 
+    /// The same rights in one order and without the entries that give none, so that equal rights are equal values.
+    pub(crate) fn normal(mut self) -> Rights {
+        self.0.retain(|(_, access)| access.reads());
+        self.0.sort_unstable();
+        self
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Location, Access)> + '_ {
         self.0.iter().copied()
     }

@@ -14,7 +14,7 @@ use crate::props::AllocationProps;
 use crate::range::aligned;
 use crate::recipe::Recipe;
 use crate::report::{self, Leak};
-use crate::sys::Call;
+use crate::sys::{CUmemLocationType, Call};
 
 /// How an allocation's handle came to this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -174,7 +174,7 @@ impl AllocationProps {
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroSize`], [`Error::Misaligned`] (a multiple of [`Granularity::minimum`] is needed), [`Error::OutOfMemory`], or
+    /// [`Error::ZeroSize`], [`Error::Misaligned`] (a multiple of [`Granularity::minimum`](crate::Granularity::minimum) is needed), [`Error::OutOfMemory`], or
     /// another driver failure, such as NOT_PERMITTED for a FABRIC handle without an IMEX channel.
     #[doc(alias = "cuMemCreate")]
     pub fn create(&self, size: usize) -> Result<Allocation> {
@@ -213,16 +213,30 @@ impl Allocation {
     ///
     /// # Errors
     ///
-    /// INVALID_VALUE where virtual memory management mapped nothing (see [`Driver::is_vmm`]), or another driver failure.
+    /// INVALID_VALUE where virtual memory management mapped nothing (see [`Driver::is_vmm`]), NOT_FOUND where the memory's own
+    /// device (device 0 for host memory) has no access to that mapping, of which the driver then tells no size, or another
+    /// driver failure.
     #[doc(alias = "cuMemRetainAllocationHandle")]
     pub fn retain(driver: &Driver, address: u64) -> Result<Allocation> {
         let raw = driver.calls().mem_retain(address)?;
+        let unknown = Memory {
+            size: 0,
+            granularity: 1,
+            location: Location::Host,
+        };
+        let mut handle = Handle::owned(driver, raw, unknown, Origin::Retained);
         let described = describe(driver, raw).and_then(|recipe| {
             let granularity = driver.granularity(&recipe)?.minimum();
             // Asking for the size needs a context; the memory's own device has one, host memory is asked of device 0.
             let device = driver.device(recipe.location.device().unwrap_or(0))?;
             let (_, size) =
                 driver.with_context(device.raw(), |calls| calls.mem_address_range(address))?;
+            if size % granularity != 0 {
+                return Err(Error::disagreement(
+                    format!("an allocation's size is a multiple of its granularity, {granularity}"),
+                    format!("says that {size} bytes are mapped at {address:#x}"),
+                ));
+            }
             Ok(Memory {
                 size,
                 granularity,
@@ -230,8 +244,12 @@ impl Allocation {
             })
         });
         match described {
-            Ok(memory) => Ok(Allocation::adopt(driver, raw, memory, Origin::Retained)),
+            Ok(memory) => {
+                handle.memory = memory;
+                Ok(Allocation::from_handle(handle))
+            }
             Err(error) => {
+                let raw = handle.give_up();
                 let undo = driver.give_back(Piece::Handle { raw, size: 0 }).err();
                 Err(error.with_undo(undo.into_iter().collect()))
             }
@@ -364,10 +382,19 @@ pub struct ReleaseError {
 }
 
 fn describe(driver: &Driver, raw: RawHandle) -> Result<Recipe> {
-    driver
-        .calls()
-        .mem_properties(raw)
-        .map(|properties| Recipe::from_raw(&properties))
+    let properties = driver.calls().mem_properties(raw)?;
+    let recipe = Recipe::from_raw(&properties);
+    let location = properties.location;
+    // A device's number below zero is not taken for a device by `from_raw`.
+    let of_device = location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    match recipe.location.device() {
+        Some(ordinal) if ordinal < driver.device_count() => Ok(recipe),
+        None if !of_device => Ok(recipe),
+        _ => Err(Error::disagreement(
+            format!("there are {} devices", driver.device_count()),
+            format!("says that the memory lies on device {}", location.id),
+        )),
+    }
 }
 
 /// Whether the driver refused to map part of a handle; of a grant, the same status means something else.

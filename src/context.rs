@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::driver::{Calls, Context, Driver, Entered};
+use crate::driver::{leave, Calls, Context, Driver, Entered, Unwinding};
 use crate::error::{Error, Result};
 use crate::report::{self, Leak};
 use crate::sys::CUcontext;
@@ -21,11 +21,16 @@ impl Driver {
         operation: impl FnOnce(&Calls) -> Result<T>,
     ) -> Result<T> {
         let (calls, contexts) = (self.calls(), self.contexts());
-        let entered = contexts.enter(calls, device)?;
+        let entered = contexts.enter(self, device)?;
+        let unwinding = Unwinding::entered(calls, device, &entered);
         let result = operation(calls);
-        let popped = leave(calls);
+        let popped = leave(calls, entered.context);
+        unwinding.disarm();
         match (result, popped) {
-            (Ok(value), Ok(())) => contexts.keep(calls, device, &entered).map(|()| value),
+            (Ok(value), Ok(())) => {
+                contexts.keep(calls, device, &entered);
+                Ok(value)
+            }
             (Ok(_), Err(error)) => Err(self.forget_fresh(device, &entered, error, Vec::new())),
             (Err(error), popped) => {
                 Err(self.forget_fresh(device, &entered, error, popped.err().into_iter().collect()))
@@ -51,21 +56,20 @@ impl Driver {
     }
 }
 
-/// Pops the context that was pushed; a pop that fails is tried once more, since a thread's stack has no later close.
-fn leave(calls: &Calls) -> Result<()> {
-    match calls.context_pop() {
-        Ok(_) => Ok(()),
-        Err(error) => Err(match calls.context_pop() {
-            Ok(_) => error,
-            Err(again) => error.with_undo(vec![again]),
-        }),
-    }
-}
-
 /// A device's primary context, current on this thread for as long as this lives.
 ///
-/// Made by [`Device::make_current`]. What was current before is current again when it is dropped; guards must be dropped in
-/// the reverse order of their making, as scopes do by themselves.
+/// Made by [`Device::make_current`](crate::Device::make_current). What was current before is current again when it is dropped; guards must be dropped in
+/// the reverse order of their making, as scopes do by themselves. One that is dropped out of order is told to
+/// [`set_leak_hook`](crate::set_leak_hook)'s hook. A context is current on one thread, so the guard stays there:
+///
+/// ```compile_fail,E0277
+/// # use cuda_vmm::{CurrentContext, Device};
+/// fn elsewhere(current: CurrentContext<'_>) {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| drop(current));
+///     });
+/// }
+/// ```
 #[must_use = "the context is current only while the guard lives"]
 pub struct CurrentContext<'a> {
     driver: &'a Driver,
@@ -77,13 +81,13 @@ pub struct CurrentContext<'a> {
 impl<'a> CurrentContext<'a> {
     pub(crate) fn enter(driver: &'a Driver, device: c_int) -> Result<Self> {
         let (calls, contexts) = (driver.calls(), driver.contexts());
-        let entered = contexts.enter(calls, device)?;
+        let entered = contexts.enter(driver, device)?;
         let guard = CurrentContext {
             driver,
             context: entered.context,
             not_send: PhantomData,
         };
-        contexts.keep(calls, device, &entered)?;
+        contexts.keep(calls, device, &entered);
         Ok(guard)
     }
 
@@ -96,7 +100,9 @@ impl<'a> CurrentContext<'a> {
 impl Drop for CurrentContext<'_> {
     fn drop(&mut self) {
         // One failure alone means that the second try went through: nothing stays current then.
-        if let Err(error @ Error::NotUndone(_)) = leave(self.driver.calls()) {
+        if let Err(error @ (Error::NotUndone(_) | Error::Disagreement { .. })) =
+            leave(self.driver.calls(), self.context)
+        {
             report::leaked(Leak::CurrentContext { error });
         }
     }

@@ -238,6 +238,8 @@ pub enum Error {
         ours: String,
         /// What the driver said.
         theirs: String,
+        /// The call, where what it said was a failure.
+        failure: Option<Box<DriverFailure>>,
     },
     /// An operation failed and could not be undone in full; what is left is still owned.
     #[error("{}", .0)]
@@ -293,6 +295,10 @@ impl Error {
     pub fn code(&self) -> Option<Code> {
         match self.first() {
             Error::Driver(failure) => Some(failure.code),
+            Error::Disagreement {
+                failure: Some(failure),
+                ..
+            } => Some(failure.code),
             Error::OutOfAddressSpace { .. } | Error::OutOfMemory { .. } => {
                 Some(Code::ERROR_OUT_OF_MEMORY)
             }
@@ -318,6 +324,38 @@ impl Error {
     pub fn is_not_supported(&self) -> bool {
         matches!(self.first(), Error::MissingCall { .. })
             || self.code() == Some(Code::ERROR_NOT_SUPPORTED)
+    }
+
+    /// An answer that contradicts this crate's state.
+    pub(crate) fn disagreement(ours: String, theirs: String) -> Error {
+        Error::Disagreement {
+            ours,
+            theirs,
+            failure: None,
+        }
+    }
+
+    /// A failure that contradicts this crate's state.
+    pub(crate) fn contradiction(ours: String, failure: DriverFailure) -> Error {
+        Error::Disagreement {
+            ours,
+            theirs: format!("says otherwise: {failure}"),
+            failure: Some(Box::new(failure)),
+        }
+    }
+
+    /// INVALID_VALUE contradicts what this crate knows to be so.
+    pub(crate) fn contradicting(self, ours: impl FnOnce() -> String) -> Error {
+        match self {
+            Error::Driver(failure) if failure.code == Code::ERROR_INVALID_VALUE => {
+                Error::contradiction(ours(), failure)
+            }
+            other => other,
+        }
+    }
+
+    pub(crate) fn is_disagreement(&self) -> bool {
+        matches!(self.first(), Error::Disagreement { .. })
     }
 
     /// The driver has shut down, or this process is a forked child: nothing can be done, and nothing needs to be.

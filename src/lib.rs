@@ -83,6 +83,22 @@
 //! [`close_in_background`](Reservation::close_in_background) take a [`Fence`] (a stream, an event or a closure, with a deadline if wanted), and leave
 //! everything mapped and owned if the wait fails. The crate's own copies and fills are done when they return.
 //!
+//! # Threads
+//!
+//! | | `Send` | `Sync` | why |
+//! |---|---|---|---|
+//! | [`Driver`], [`Device`], [`AllocationProps`] | yes | yes | the driver lets every thread make every call; what is cached has locks of its own |
+//! | [`Allocation`], [`Mapping`], [`Reservation`], [`Closing`] | yes | yes | they own handles and addresses, which belong to the process; what changes them takes `&mut` or consumes them |
+//! | [`View`], [`Elements`] | yes | yes | they borrow the reservation, and hold an address without following it |
+//! | [`Fence`] | yes | no | it is waited for once, by whoever has it; its closure is [`FnOnce`] |
+//! | [`CurrentContext`] | no | no | a context is current on one thread, and is popped from that thread's stack |
+//! | ids, properties, rights, errors, leaks | yes | yes | plain data; an [`Error`] can be boxed as `dyn Error + Send + Sync` |
+//!
+//! Threads with reservations of their own share a driver without further ado; a reservation that several change stands behind a lock of yours.
+//! Several threads do not make the driver faster: it has one lock for all of its calls.
+//!
+//! No lock of this crate is held over a driver call, nor while a closure of yours runs or is dropped (a fence's, a leak hook): either may use the crate.
+//!
 //! # Speed
 //!
 //! The driver's cost is by the handle, not by the byte: few large mappings are cheaper to make, to give back and to copy over than many small
@@ -124,6 +140,8 @@ mod fence;
 mod fork;
 mod location;
 mod mapping;
+#[cfg(all(test, shuttle, feature = "sim"))]
+mod permuted;
 mod props;
 mod range;
 mod recipe;
@@ -132,6 +150,7 @@ mod reservation;
 pub mod share;
 #[cfg(feature = "sim")]
 pub mod sim;
+mod sync;
 pub mod sys;
 
 pub use access::Access;

@@ -6,14 +6,25 @@ use std::sync::Arc;
 
 use crate::allocation::{Handle, Memory};
 use crate::driver::{Driver, RawHandle};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::report::{self, Leak};
 
 /// Physical memory mapped at a range of a reservation.
 ///
 /// It lives in its [`Reservation`](crate::Reservation), which lends it out by reference, and owns what backs it: a handle of its own, or a
-/// share of the caller's allocation. When it goes it unmaps, then releases. It can be neither copied nor cloned:
+/// share of the caller's allocation. When it goes it unmaps, then releases. The reservation does not go before it:
+///
+/// ```compile_fail,E0505
+/// # use cuda_vmm::Reservation;
+/// fn late(kv: Reservation) -> u64 {
+///     let mapping = kv.mapping_at(0).unwrap();
+///     kv.close().unwrap();
+///     mapping.address()
+/// }
+/// ```
+///
+/// It can be neither copied nor cloned:
 ///
 /// ```compile_fail,E0599
 /// # use cuda_vmm::Mapping;
@@ -53,8 +64,8 @@ pub(crate) enum Backing {
     Shared(Arc<Handle>),
     /// The driver alone, until the unmap: the handle was given up.
     GivenUp,
-    /// As `GivenUp`, but only for the length of an unmap: if that fails, the handle is taken back.
-    Released,
+    /// As `GivenUp`, but only for the length of an unmap: if that fails, this handle is taken back.
+    Released(RawHandle),
 }
 
 /// Where and as which a reservation has memory mapped.
@@ -116,7 +127,10 @@ impl Mapping {
     #[inline]
     pub(crate) fn unmap(&mut self) -> Result<()> {
         if self.mapped {
-            self.driver.calls().mem_unmap(self.address, self.size)?;
+            self.driver
+                .calls()
+                .mem_unmap(self.address, self.size)
+                .inspect_err(|error| self.quarantined |= error.is_disagreement())?;
             self.mapped = false;
         }
         Ok(())
@@ -152,7 +166,7 @@ impl Mapping {
         match self.backing {
             Backing::Owned(_) => BackingKind::Owned,
             Backing::Shared(_) => BackingKind::Shared,
-            Backing::GivenUp | Backing::Released => BackingKind::GivenUp,
+            Backing::GivenUp | Backing::Released(_) => BackingKind::GivenUp,
         }
     }
 
@@ -198,7 +212,7 @@ impl Mapping {
         match &self.backing {
             Backing::Owned(raw) => Some(*raw),
             Backing::Shared(handle) => Some(handle.raw()),
-            Backing::GivenUp | Backing::Released => None,
+            Backing::GivenUp | Backing::Released(_) => None,
         }
     }
 
@@ -206,10 +220,10 @@ impl Mapping {
     /// then without.
     #[inline]
     pub(crate) fn take_handle(&mut self) -> Option<Handle> {
-        match mem::replace(&mut self.backing, Backing::Released) {
+        match mem::replace(&mut self.backing, Backing::GivenUp) {
             Backing::Owned(raw) => Some(self.handle(raw)),
             Backing::Shared(share) => Arc::into_inner(share).filter(Handle::is_owned),
-            Backing::GivenUp | Backing::Released => None,
+            Backing::GivenUp | Backing::Released(_) => None,
         }
     }
 
@@ -219,36 +233,53 @@ impl Mapping {
         match &mut self.backing {
             Backing::Owned(raw) => {
                 self.driver.calls().mem_release(*raw, self.size)?;
-                self.backing = Backing::Released;
+                self.backing = Backing::Released(*raw);
                 Ok(())
             }
             // Nobody else can come by a share of an allocation that only this mapping holds.
             Backing::Shared(share) => Arc::get_mut(share).map_or(Ok(()), Handle::release_count),
-            Backing::GivenUp | Backing::Released => Ok(()),
+            Backing::GivenUp | Backing::Released(_) => Ok(()),
         }
     }
 
     /// Takes back the count that `release_handle` released: the driver gives it again for the mapped address. If it
     /// does not, nothing is lost: the driver keeps the memory until the unmap.
     pub(crate) fn retain_handle(&mut self) -> Result<()> {
-        let sole_share = match &mut self.backing {
-            Backing::Released => None,
+        let (released, sole_share) = match &mut self.backing {
+            Backing::Released(raw) => (*raw, None),
             Backing::Shared(share) => match Arc::get_mut(share).filter(|handle| !handle.is_owned())
             {
-                Some(handle) => Some(handle),
+                Some(handle) => (handle.raw(), Some(handle)),
                 None => return Ok(()),
             },
             Backing::Owned(_) | Backing::GivenUp => return Ok(()),
         };
-        match (self.driver.calls().mem_retain(self.address), sole_share) {
-            (Ok(raw), Some(handle)) => handle.take_count(raw),
-            (Ok(raw), None) => self.backing = Backing::Owned(raw),
-            (Err(error), _) => {
+        let raw = match self.driver.calls().mem_retain(self.address) {
+            Ok(raw) => raw,
+            Err(error) => {
                 self.backing = Backing::GivenUp;
+                let error = error.contradicting(|| self.is_mapped(released));
+                self.quarantined |= error.is_disagreement();
                 return Err(error);
             }
+        };
+        // Whichever it is, its count is to be given back.
+        match sole_share {
+            Some(handle) => handle.take_count(raw),
+            None => self.backing = Backing::Owned(raw),
         }
-        Ok(())
+        if raw == released {
+            return Ok(());
+        }
+        self.quarantined = true;
+        Err(Error::disagreement(
+            self.is_mapped(released),
+            format!("gives {raw:#x} for that address"),
+        ))
+    }
+
+    fn is_mapped(&self, raw: RawHandle) -> String {
+        format!("handle {raw:#x} is mapped at {:#x}", self.address)
     }
 
     /// Releases the handle for good: from now on the memory lives by being mapped.

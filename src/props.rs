@@ -38,7 +38,14 @@ impl AllocationProps {
         Self::at(driver, Location::Host)
     }
 
-    /// Memory of this NUMA node of the host (CUDA 12.2 and newer).
+    /// Memory of this NUMA node of the host (CUDA 12.2 and newer). The -1 that the driver has for "no node" is none:
+    ///
+    /// ```compile_fail,E0600
+    /// # use cuda_vmm::{AllocationProps, Driver};
+    /// fn nowhere(driver: &Driver) -> AllocationProps {
+    ///     AllocationProps::on_host_numa(driver, -1_u32)
+    /// }
+    /// ```
     pub fn on_host_numa(driver: &Driver, node: u32) -> Self {
         Self::at(driver, Location::HostNuma(node))
     }
@@ -67,13 +74,13 @@ impl AllocationProps {
         self.with(|recipe| recipe.handle_types = handle_types)
     }
 
-    /// Ask for memory that GPUDirect RDMA can reach. A request: [`Allocation::granted`] tells what came of it.
+    /// Ask for memory that GPUDirect RDMA can reach. A request: [`Allocation::granted`](crate::Allocation::granted) tells what came of it.
     #[must_use]
     pub fn rdma(self, rdma: bool) -> Self {
         self.with(|recipe| recipe.rdma = rdma)
     }
 
-    /// Ask for compressible memory. A request: [`Allocation::granted`] tells what came of it.
+    /// Ask for compressible memory. A request: [`Allocation::granted`](crate::Allocation::granted) tells what came of it.
     #[must_use]
     pub fn compression(self, compression: bool) -> Self {
         self.with(|recipe| recipe.compression = compression)
@@ -103,7 +110,7 @@ impl AllocationProps {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchDevice`], [`Error::NoSuchPlace`] (the driver's own query would answer for any device at all), or a driver failure.
+    /// [`Error::NoSuchDevice`](crate::Error::NoSuchDevice), [`Error::NoSuchPlace`](crate::Error::NoSuchPlace) (the driver's own query would answer for any device at all), or a driver failure.
     #[doc(alias = "cuMemGetAllocationGranularity")]
     pub fn granularity(&self) -> Result<Granularity> {
         if let Some(known) = self.granularity.get() {

@@ -3,7 +3,9 @@
 
 use cuda_vmm::sim::{Fault, SimDevice, Simulation};
 use cuda_vmm::sys::{CUresult, Call, DriverCalls};
-use cuda_vmm::{Allocation, AllocationProps, Code, Error, HandleTypes, Location, Origin, What};
+use cuda_vmm::{
+    Access, Allocation, AllocationProps, Code, Error, HandleTypes, Location, Origin, What,
+};
 
 #[allow(dead_code)] // What one test program does not need, another does.
 #[path = "support/rig.rs"]
@@ -154,6 +156,22 @@ fn retained_from_any_address_of_a_mapping() {
 }
 
 #[test]
+fn retained_where_its_device_has_no_access() {
+    let rig = Rig::new();
+    let mut kv = rig.reserve(1);
+    kv.map(0, G, &rig.props()).unwrap();
+    kv.set_access(0, G, Location::Device(0), Access::None)
+        .unwrap();
+    let before = rig.sim.snapshot();
+    // The driver tells no size of such a mapping. The count that was taken is given back.
+    let error = Allocation::retain(&rig.driver, kv.base()).unwrap_err();
+    assert_eq!(error.code(), Some(Code::ERROR_NOT_FOUND));
+    let mut after = rig.sim.snapshot();
+    after.retained_contexts = before.retained_contexts.clone();
+    assert_eq!(after, before);
+}
+
+#[test]
 fn nothing_to_retain() {
     let rig = Rig::new();
     let mut kv = rig.reserve(2);
@@ -278,12 +296,12 @@ fn a_release_that_fails_gives_it_back() {
     let rig = Rig::new();
     let page = rig.props().create(G).unwrap();
     let before = rig.sim.snapshot();
-    let fault = Fault::on(Call::cuMemRelease).code(CUresult::CUDA_ERROR_INVALID_VALUE);
+    let fault = Fault::on(Call::cuMemRelease).code(CUresult::CUDA_ERROR_NOT_PERMITTED);
     rig.sim.inject(fault).unwrap();
     let failed = page.release().unwrap_err();
     assert_eq!(
         failed.to_string(),
-        "cuMemRelease (a handle of 2097152 bytes (2 MiB)) failed with CUDA_ERROR_INVALID_VALUE (1)"
+        "cuMemRelease (a handle of 2097152 bytes (2 MiB)) failed with CUDA_ERROR_NOT_PERMITTED (800)"
     );
     assert_eq!(rig.sim.snapshot(), before);
     failed.allocation.release().unwrap();

@@ -19,6 +19,7 @@ use cuda_vmm::{
     Leak, Reservation,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
+use support::simcuda::Simcuda;
 
 /// A case, by name.
 type Case = (&'static str, fn(&Stage));
@@ -125,6 +126,8 @@ fn run(case: fn(&Stage), stage: Stage) -> Result<(), Failed> {
 
 struct Stage {
     sim: Option<Simulation>,
+    /// The controls of the machine's driver, where that is the simulated one too, as a library.
+    simcuda: Option<&'static Simcuda>,
     driver: Driver,
     device: Device,
     props: AllocationProps,
@@ -136,18 +139,24 @@ impl Stage {
     fn simulated() -> Stage {
         let sim = Simulation::new();
         let driver = Driver::simulated(&sim).unwrap();
-        Stage::on(driver, Some(sim), 8 << 20)
+        Stage::on(driver, Some(sim), None)
     }
 
     fn real() -> Stage {
-        Stage::on(Driver::load().unwrap(), None, 16 << 30)
+        Stage::on(Driver::load().unwrap(), None, Simcuda::find())
     }
 
-    fn on(driver: Driver, sim: Option<Simulation>, large: usize) -> Stage {
+    fn on(driver: Driver, sim: Option<Simulation>, simcuda: Option<&'static Simcuda>) -> Stage {
         let device = driver.device(0).unwrap();
+        // Held work takes its time whatever its size.
+        let large = match sim.is_some() || simcuda.is_some() {
+            true => 8 << 20,
+            false => 16 << 30,
+        };
         let props = AllocationProps::on(&device);
         Stage {
             sim,
+            simcuda,
             driver,
             device,
             props,
@@ -185,6 +194,15 @@ struct Work<'s> {
     _current: CurrentContext<'s>,
 }
 
+/// Lets a held stream run, where the driver holds streams.
+fn release(sim: Option<&Simulation>, simcuda: Option<&Simcuda>, stream: CUstream) {
+    match (sim, simcuda) {
+        (Some(sim), _) => sim.release_stream(stream),
+        (None, Some(simcuda)) => simcuda.release_stream(stream),
+        (None, None) => false,
+    };
+}
+
 fn ok(status: CUresult) {
     assert_eq!(Code::from(status), Code::SUCCESS);
 }
@@ -202,6 +220,9 @@ impl<'s> Work<'s> {
         }
         if let Some(sim) = &stage.sim {
             assert!(sim.hold_stream(stream));
+        }
+        if let Some(simcuda) = stage.simcuda {
+            assert!(simcuda.hold_stream(stream));
         }
         for round in 0..10 {
             unsafe { ok(calls.cuMemsetD8Async(address, round, size, stream)) };
@@ -221,13 +242,12 @@ impl<'s> Work<'s> {
 
     /// Lets held work end in a while, as the device's work does by itself.
     fn end_soon(&self) {
-        if let Some(sim) = self.stage.sim.clone() {
-            let stream = self.stream as usize;
-            thread::spawn(move || {
-                thread::sleep(Duration::from_millis(30));
-                sim.release_stream(stream as CUstream);
-            });
-        }
+        let (sim, simcuda) = (self.stage.sim.clone(), self.stage.simcuda);
+        let stream = self.stream as usize;
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(30));
+            release(sim.as_ref(), simcuda, stream as CUstream);
+        });
     }
 
     fn fence(&self) -> Fence<'static> {
@@ -242,9 +262,7 @@ impl<'s> Work<'s> {
 
 impl Drop for Work<'_> {
     fn drop(&mut self) {
-        if let Some(sim) = &self.stage.sim {
-            sim.release_stream(self.stream);
-        }
+        release(self.stage.sim.as_ref(), self.stage.simcuda, self.stream);
         let calls = self.stage.calls();
         unsafe {
             let _ = calls.cuStreamSynchronize(self.stream);

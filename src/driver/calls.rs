@@ -13,6 +13,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
+use super::answers;
 use crate::code::Code;
 use crate::error::{Attempt, DriverFailure, Error, Result};
 use crate::fork;
@@ -93,11 +94,18 @@ impl Calls {
             {
                 Error::OutOfMemory { size, location }
             }
-            (status, attempt) => Error::Driver(DriverFailure {
-                call,
-                code: Code::from(status),
-                attempt,
-            }),
+            (status, attempt) => {
+                let code = Code::from(status);
+                let failure = DriverFailure {
+                    call,
+                    code,
+                    attempt,
+                };
+                match answers::contradicted(&failure) {
+                    Some(ours) => Error::contradiction(ours, failure),
+                    None => Error::Driver(failure),
+                }
+            }
         }
     }
 
@@ -108,13 +116,13 @@ impl Calls {
     pub(crate) fn driver_version(&self) -> Result<u32> {
         let mut version: c_int = 0;
         driver_call!(self.cuDriverGetVersion(&mut version), Attempt::Plain)?;
-        Ok(version.unsigned_abs())
+        answers::number(Call::cuDriverGetVersion, version)
     }
 
     pub(crate) fn device_count(&self) -> Result<u32> {
         let mut count: c_int = 0;
         driver_call!(self.cuDeviceGetCount(&mut count), Attempt::Plain)?;
-        Ok(count.unsigned_abs())
+        answers::number(Call::cuDeviceGetCount, count)
     }
 
     pub(crate) fn device_get(&self, ordinal: u32) -> Result<c_int> {
@@ -123,7 +131,7 @@ impl Calls {
             self.cuDeviceGet(&mut device, ordinal as c_int),
             Attempt::Device { ordinal }
         )?;
-        Ok(device)
+        answers::number(Call::cuDeviceGet, device).map(|_| device)
     }
 
     pub(crate) fn device_name(&self, device: c_int) -> Result<String> {
@@ -177,7 +185,7 @@ impl Calls {
             self.cuDeviceCanAccessPeer(&mut can, device, peer),
             Attempt::device(device)
         )?;
-        Ok(can != 0)
+        answers::truth(Call::cuDeviceCanAccessPeer, can)
     }
 
     pub(crate) fn primary_context_retain(&self, device: c_int) -> Result<CUcontext> {
@@ -231,7 +239,7 @@ impl Calls {
     pub(crate) fn memory_info(&self) -> Result<(usize, usize)> {
         let (mut free, mut total) = (0, 0);
         driver_call!(self.cuMemGetInfo_v2(&mut free, &mut total), Attempt::Plain)?;
-        Ok((free, total))
+        answers::memory(free, total)
     }
 
     pub(crate) fn address_reserve(&self, size: usize, alignment: usize, hint: u64) -> Result<u64> {
@@ -262,7 +270,7 @@ impl Calls {
             self.cuMemCreate(&mut handle, size, &properties, 0),
             creation(recipe, size)
         )?;
-        Ok(handle)
+        answers::handle(Call::cuMemCreate, handle)
     }
 
     #[inline]
@@ -350,7 +358,7 @@ impl Calls {
             self.cuMemRetainAllocationHandle(&mut handle, address as *mut c_void),
             Attempt::Range { address, size: 0 }
         )?;
-        Ok(handle)
+        answers::handle(Call::cuMemRetainAllocationHandle, handle)
     }
 
     /// Base and size of the one mapping (or ordinary allocation) at the address. Needs a current context.
@@ -360,7 +368,7 @@ impl Calls {
             self.cuMemGetAddressRange_v2(&mut base, &mut size, address),
             Attempt::Range { address, size: 0 }
         )?;
-        Ok((base, size))
+        answers::range_at(address, base, size)
     }
 
     pub(crate) fn copy_to_device(&self, address: u64, from: &[u8]) -> Result<()> {

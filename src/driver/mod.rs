@@ -1,16 +1,20 @@
 //! The driver: which implementation answers, what is asked of it once, and what it still has to take back.
 
+mod answers;
 mod calls;
 mod contexts;
 mod piece;
+mod reserved;
+#[cfg(all(test, not(shuttle), feature = "sim"))]
+mod unlocked;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 pub(crate) use calls::{Calls, RawHandle};
-pub(crate) use contexts::{Context, Contexts, Entered};
+pub(crate) use contexts::{leave, Context, Contexts, Entered, Unwinding};
 pub(crate) use piece::Piece;
 
 use crate::code::Code;
@@ -18,7 +22,9 @@ use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::recipe::{Granularity, Recipe};
 use crate::report;
+use crate::sync::{lock, Mutex};
 use crate::sys::{CUmemAllocationGranularity_flags, DriverCalls, Library};
+use reserved::Reserved;
 
 /// A CUDA driver: the real one, the simulated one, or one put in between.
 ///
@@ -37,6 +43,7 @@ struct Inner {
     granularities: Mutex<HashMap<Recipe, Granularity>>,
     units: OnceLock<Units>,
     contexts: Contexts,
+    reserved: Reserved,
     quarantine: Mutex<Vec<Piece>>,
 }
 
@@ -115,6 +122,7 @@ impl Driver {
                 granularities: Mutex::default(),
                 units: OnceLock::new(),
                 contexts: Contexts::default(),
+                reserved: Reserved::default(),
                 quarantine: Mutex::default(),
             }),
         })
@@ -191,8 +199,12 @@ impl Driver {
 
     /// Gives a piece back to the driver, or keeps it in quarantine.
     pub(crate) fn give_back(&self, piece: Piece) -> Result<()> {
-        piece
-            .give_back(self.calls())
+        let ours_to_free = match piece {
+            Piece::Addresses { base, size } => self.check_vacant(base, size),
+            _ => Ok(()),
+        };
+        ours_to_free
+            .and_then(|()| piece.give_back(self.calls()))
             .inspect_err(|_| lock(&self.inner.quarantine).push(piece))
     }
 
@@ -269,20 +281,29 @@ fn ask_granularity(calls: &Calls, recipe: &Recipe) -> Result<Granularity> {
         let value = calls.mem_granularity(recipe, option)?;
         match value.is_power_of_two() {
             true => Ok(value),
-            false => Err(Error::Disagreement {
-                ours: "a granularity is a power of two".into(),
-                theirs: format!("says {value} for memory on {}", recipe.location),
-            }),
+            false => Err(Error::disagreement(
+                "a granularity is a power of two".into(),
+                format!("says {value} for memory on {}", recipe.location),
+            )),
         }
     };
-    Ok(Granularity::new(
-        ask(Flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM)?,
-        ask(Flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)?,
-    ))
+    let minimum = ask(Flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM)?;
+    let recommended = ask(Flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)?;
+    match minimum <= recommended {
+        true => Ok(Granularity::new(minimum, recommended)),
+        false => Err(Error::disagreement(
+            format!("what is recommended is a multiple of the minimum, {minimum}"),
+            format!("recommends {recommended} for memory on {}", recipe.location),
+        )),
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // Everything is the parent's, and so may be a lock that was held when the process forked.
+        if self.calls.forked() {
+            return;
+        }
         let mut pieces = std::mem::take(
             self.quarantine
                 .get_mut()
@@ -290,7 +311,12 @@ impl Drop for Inner {
         );
         pieces.extend(self.contexts.take());
         for piece in pieces.into_iter().rev() {
-            if let Err(error) = piece.give_back(&self.calls) {
+            let ours_to_free = match piece {
+                // A reservation that was leaked may lie there.
+                Piece::Addresses { base, size } => self.reserved.check(base, size),
+                _ => Ok(()),
+            };
+            if let Err(error) = ours_to_free.and_then(|()| piece.give_back(&self.calls)) {
                 report::leaked(piece.leaked(error));
             }
         }
@@ -305,9 +331,4 @@ impl fmt::Debug for Driver {
             .field("device_count", &self.inner.device_count)
             .finish_non_exhaustive()
     }
-}
-
-/// Locks a cache. A panic elsewhere while it was held leaves it whole: every section is one insertion or look-up.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 use super::table::MAX_UNITS;
 use super::Reservation;
 use crate::access::{Access, Rights};
-use crate::driver::{Driver, Piece};
+use crate::driver::Driver;
 use crate::error::{Error, Result, What};
 use crate::location::Location;
 use crate::range::aligned;
@@ -82,17 +82,10 @@ impl ReservationBuilder {
             Place::Hint(address) => (address, None),
             Place::Exactly(address) => (address, Some(address)),
         };
-        let base = driver
-            .calls()
-            .address_reserve(self.size, alignment, asked)?;
+        let base = driver.reserve(self.size, alignment, asked)?;
         match exactly {
             Some(wanted) if wanted != base => {
-                let undo = driver
-                    .give_back(Piece::Addresses {
-                        base,
-                        size: self.size,
-                    })
-                    .err();
+                let undo = driver.unreserve(base, self.size).err();
                 Err(Error::HintNotHonoured { wanted, got: base }
                     .with_undo(undo.into_iter().collect()))
             }

@@ -166,7 +166,7 @@ impl Reservation {
     }
 
     fn free_addresses(&mut self, leaks: &mut Vec<Leak>) {
-        match self.driver.calls().address_free(self.base, self.size) {
+        match self.driver.free(self.base, self.size) {
             Ok(()) => self.closed = true,
             Err(error) => leaks.push(Leak::Addresses {
                 base: self.base,

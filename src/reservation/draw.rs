@@ -75,8 +75,12 @@ impl Reservation {
             (_, Some(raw)) => write!(f, ", own handle {raw:#x}")?,
             (_, None) => write!(f, ", handle given up")?,
         }
-        self.rights(mapping)
-            .try_for_each(|(location, access)| write!(f, ", {location} {}", access.letters()))?;
+        match self.rights(mapping).next() {
+            None => f.write_str(", no access")?,
+            Some(_) => self.rights(mapping).try_for_each(|(location, access)| {
+                write!(f, ", {location} {}", access.letters())
+            })?,
+        }
         writeln!(
             f,
             "{}",

@@ -67,7 +67,14 @@ impl Reservation {
     /// Maps an allocation of the caller's at `[offset, offset + its size)` and grants what the policy says.
     ///
     /// An allocation can be mapped any number of times, here and in other reservations: all see the same bytes. It may be
-    /// dropped while it is mapped.
+    /// dropped while it is mapped. The driver maps the whole of it or nothing, so there is no size to give:
+    ///
+    /// ```compile_fail,E0061
+    /// # use cuda_vmm::{Allocation, Reservation};
+    /// fn half(kv: &mut Reservation, page: &Allocation) {
+    ///     kv.map_existing(0, page.size() / 2, page).unwrap();
+    /// }
+    /// ```
     ///
     /// # Errors
     ///

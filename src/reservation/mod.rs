@@ -321,6 +321,7 @@ impl Policy {
 
 /// The index of these rights among the sets, where they are put if need be.
 fn intern(sets: &mut Vec<Rights>, rights: Rights) -> u32 {
+    let rights = rights.normal();
     let known = sets.iter().position(|set| *set == rights);
     let index = known.unwrap_or_else(|| {
         sets.push(rights);

@@ -1,5 +1,7 @@
 //! Access rights are state: the policy's and each mapping's, applied with every map, and asked back from the driver.
 
+use std::ops::Range;
+
 use super::{intern, Policy, Reservation};
 use crate::access::{descriptor, Access, Rights};
 use crate::error::{Error, Result};
@@ -13,7 +15,8 @@ impl Reservation {
     /// # Errors
     ///
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::PartialMapping`], [`Error::Hole`] (the
-    /// driver would skip a hole silently). A driver failure changes no rights.
+    /// driver would skip a hole silently). After a driver failure all rights are as before, unless the error says that undoing failed
+    /// too: then the mappings that it names no longer have their old rights.
     #[doc(alias = "cuMemSetAccess")]
     pub fn set_access(
         &mut self,
@@ -26,11 +29,46 @@ impl Reservation {
         self.driver.check_location(location)?;
         let range = self.whole(offset, size)?.asked;
         let descriptors = [descriptor(location, access)];
-        self.driver
+        let address = self.address(range.start);
+        let set = self
+            .driver
             .calls()
-            .mem_set_access(self.address(range.start), range.len(), &descriptors)?;
+            .mem_set_access(address, range.len(), &descriptors);
+        if let Err(error) = set {
+            return Err(self.take_rights_back(range, location, access, error));
+        }
         self.note(range, location, access);
         Ok(())
+    }
+
+    /// Undoes what a refused call granted: the driver goes from mapping to mapping, and where it comes to device memory that the
+    /// host cannot have rights of, the host memory before it has them already.
+    fn take_rights_back(
+        &mut self,
+        range: Range<usize>,
+        location: Location,
+        access: Access,
+        error: Error,
+    ) -> Error {
+        let Ok(beneath) = self.whole(range.start, range.len()) else {
+            return error;
+        };
+        if !location.is_host() {
+            return error;
+        }
+        let granted: Vec<_> = beneath
+            .take_while(|mapping| mapping.location().is_host())
+            .map(|mapping| (mapping.range(), self.rights_of(mapping, location)))
+            .collect();
+        let undo: Vec<_> = granted
+            .into_iter()
+            .rev()
+            .filter_map(|(range, old)| self.restore(range, location, old, access))
+            .collect();
+        for (range, _) in &undo {
+            self.note(range.clone(), location, access);
+        }
+        error.with_undo(undo.into_iter().map(|(_, error)| error).collect())
     }
 
     /// Changes the policy: what the location may do with everything mapped here, now and later. A host location's rights hold for
@@ -63,7 +101,7 @@ impl Reservation {
                     .iter()
                     .rev()
                     .filter_map(|(range, old)| self.restore(range.clone(), location, *old, access));
-                let undo: Vec<(std::ops::Range<usize>, Error)> = undo.collect();
+                let undo: Vec<(Range<usize>, Error)> = undo.collect();
                 for (range, _) in &undo {
                     self.note(range.clone(), location, access);
                 }
@@ -90,6 +128,12 @@ impl Reservation {
         let location = location.into();
         self.driver.check_location(location)?;
         let mapping = self.beneath(offset, 1)?.next();
+        if location == Location::Host
+            && mapping.is_some_and(|mapping| !mapping.location().is_host())
+        {
+            // The driver would name the rights of the first device.
+            return Ok(Access::None);
+        }
         let flags = self
             .driver
             .calls()
@@ -97,15 +141,15 @@ impl Reservation {
         let ours = mapping.map(|mapping| self.rights_of(mapping, location));
         match (Access::from_flags(flags), ours) {
             (Some(access), Some(ours)) if access == ours => Ok(access),
-            (theirs, ours) => Err(Error::Disagreement {
-                ours: format!(
+            (theirs, ours) => Err(Error::disagreement(
+                format!(
                     "{location} was granted {} at offset {offset}",
                     ours.unwrap_or_default()
                 ),
-                theirs: theirs.map_or(format!("reports access flags {flags}"), |access| {
+                theirs.map_or(format!("reports access flags {flags}"), |access| {
                     format!("reports {access}")
                 }),
-            }),
+            )),
         }
     }
 
@@ -120,11 +164,11 @@ impl Reservation {
 
     fn restore(
         &self,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         location: Location,
         old: Access,
         now: Access,
-    ) -> Option<(std::ops::Range<usize>, Error)> {
+    ) -> Option<(Range<usize>, Error)> {
         if old == now {
             return None;
         }
@@ -138,7 +182,7 @@ impl Reservation {
     }
 
     /// Notes the rights of the whole mappings in the range.
-    fn note(&mut self, range: std::ops::Range<usize>, location: Location, access: Access) {
+    fn note(&mut self, range: Range<usize>, location: Location, access: Access) {
         let mut last: Option<(u32, u32)> = None;
         let mut at = range.start;
         while let Some(mapping) = self

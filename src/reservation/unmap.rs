@@ -18,8 +18,8 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// [`Error::NotMapped`] where the mapping was unmapped by range before, or is another reservation's. A driver failure
-    /// leaves everything mapped; the id is used up, and [`id_at`](Reservation::id_at) gives it again:
+    /// [`Error::NotMapped`] where the mapping was unmapped by range before, or is another reservation's. [`Error::Disagreement`]
+    /// where the driver knows of no such mapping, which is then in quarantine. Any driver failure leaves everything mapped; the id is used up, and [`id_at`](Reservation::id_at) gives it again:
     ///
     /// ```
     /// # use cuda_vmm::{sim::{Fault, Simulation}, sys::Call, AllocationProps, Driver, Reservation};
@@ -50,7 +50,9 @@ impl Reservation {
     /// # Errors
     ///
     /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Hole`], [`Error::PartialMapping`] (the driver itself would say
-    /// SUCCESS to holes). A driver failure leaves everything mapped.
+    /// SUCCESS to holes). A driver failure leaves everything mapped, with one exception: where several mappings in the range
+    /// are all that is left of one allocation, its handle is released last, and [`Error::NotUndone`] then says that it was not:
+    /// it is kept for `close`, and the range is unmapped.
     #[doc(alias = "cuMemUnmap")]
     pub fn unmap_range(&mut self, offset: usize, size: usize) -> Result<()> {
         let range = self.whole(offset, size)?.asked;
@@ -59,6 +61,7 @@ impl Reservation {
 
     fn unmap_whole(&mut self, range: Range<usize>) -> Result<()> {
         if let Err((at, error)) = self.each(range.clone(), Mapping::release_handle) {
+            self.doubt(at..at + 1, &error);
             return Err(error.with_undo(self.take_back(range.start..at)));
         }
         if let Err(error) = self
@@ -66,9 +69,21 @@ impl Reservation {
             .calls()
             .mem_unmap(self.address(range.start), range.len())
         {
+            self.doubt(range.clone(), &error);
             return Err(error.with_undo(self.take_back(range)));
         }
         self.forget(range)
+    }
+
+    /// Puts the mappings of a range into quarantine if the driver's answer contradicts what is known of them.
+    fn doubt(&mut self, range: Range<usize>, error: &Error) {
+        if error.is_disagreement() {
+            let all = self.each(range, |mapping| {
+                mapping.quarantine();
+                Ok(())
+            });
+            debug_assert!(all.is_ok());
+        }
     }
 
     /// Does something with each mapping of a range that consists of whole ones, up to the first failure, whose offset is given.

@@ -2,15 +2,15 @@
 
 use std::mem;
 use std::panic::resume_unwind;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use super::{CloseError, Reservation};
-use crate::driver::lock;
 use crate::error::{Error, Result};
 use crate::fence::Fence;
 use crate::mapping::MappingId;
 use crate::report::{self, Leak};
+use crate::sync::{lock, Mutex};
 
 impl Reservation {
     /// [`unmap`](Reservation::unmap), once the fence is passed.

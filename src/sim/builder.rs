@@ -10,6 +10,12 @@ use super::{LogMode, Simulation};
 /// The smallest page of the host, below which no granularity can go.
 const PAGE: usize = 4096;
 
+/// The largest granularity: far beyond any page there is, and far from where sums of sizes overflow.
+const LARGEST_GRANULE: usize = 1 << 40;
+
+/// More bytes than any address has bits for.
+const MOST: u64 = 1 << 57;
+
 /// A simulated driver in the making.
 ///
 /// ```
@@ -65,6 +71,13 @@ impl SimulationBuilder {
             self.devices.clear();
         }
         self.devices.push(device);
+        self
+    }
+
+    /// These devices and no others, with the ordinals from 0 in their order.
+    pub fn devices(mut self, devices: impl IntoIterator<Item = SimDevice>) -> Self {
+        self.default_device = false;
+        self.devices = devices.into_iter().collect();
         self
     }
 
@@ -162,6 +175,17 @@ impl SimulationBuilder {
                 });
             }
         }
+        let memory = self
+            .devices
+            .iter()
+            .map(|device| ("device memory", device.memory));
+        let others = [
+            ("host memory", self.host_memory),
+            ("an address space", self.address_space),
+        ];
+        if let Some((what, bytes)) = memory.chain(others).find(|(_, bytes)| *bytes > MOST) {
+            return Err(ConfigError::TooMuch { what, bytes });
+        }
         let granule = self.granule();
         if self.address_space < granule as u64 {
             return Err(ConfigError::AddressSpace {
@@ -208,7 +232,7 @@ fn check_device(ordinal: usize, device: &SimDevice) -> Result<(), ConfigError> {
         ..
     } = *device;
     for bytes in [minimum, recommended] {
-        if !bytes.is_power_of_two() || bytes < PAGE {
+        if !bytes.is_power_of_two() || !(PAGE..=LARGEST_GRANULE).contains(&bytes) {
             return Err(ConfigError::Granularity { ordinal, bytes });
         }
     }
@@ -247,7 +271,7 @@ pub enum ConfigError {
     NoDevices,
     /// A granularity that no page table has.
     #[error(
-        "device {ordinal}: a granularity of {bytes} bytes is not a power of two of at least {PAGE}"
+        "device {ordinal}: a granularity of {bytes} bytes is not a power of two from {PAGE} to {LARGEST_GRANULE}"
     )]
     Granularity {
         /// The device.
@@ -282,6 +306,14 @@ pub enum ConfigError {
         bytes: u64,
         /// The smallest granularity of the devices.
         granule: usize,
+    },
+    /// More than there can be addresses for.
+    #[error("{what} of {bytes} bytes: nothing has more than {MOST}")]
+    TooMuch {
+        /// Of what.
+        what: &'static str,
+        /// How much of it.
+        bytes: u64,
     },
     /// Devices that imports could not tell apart.
     #[error("devices {first} and {second} have the same UUID: an imported allocation could not be placed")]

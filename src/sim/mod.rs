@@ -44,6 +44,9 @@
 //! | memory imported from another simulation is on its account, and counts nothing here | the device is one |
 //! | a fabric handle reaches the processes of this machine | it reaches the nodes of the fabric |
 //! | a reset or release to zero of the primary context cures a sticky error | it may not |
+//! | a device's name is refused a room of 0 bytes or less | it is taken for a boundless room, and written outside it |
+//! | of several descriptors, each mapping gets all before the next mapping gets any; which counts when one is `NOT_SUPPORTED` | each order alone was measured to end the call and to keep what was granted, not both together |
+//! | an alignment of 2^46 bytes and more is `OUT_OF_MEMORY` | so measured at 2^46 and 2^47; between 2^36 and 2^46 not measured |
 //! | granting a device access to memory of a device that is not its peer is `INVALID_DEVICE` | not measured, but reported (pytorch/pytorch#174030) |
 //!
 //! # Safety

@@ -122,7 +122,7 @@ macro_rules! declare {
         /// # Safety
         ///
         /// An implementation must behave as the driver documents each call: write only behind output pointers and within the
-        /// stated lengths, and not keep a host pointer after it returned (but for the asynchronous copies, until the stream
+        /// stated lengths, not unwind, and not keep a host pointer after it returned (but for the asynchronous copies, until the stream
         /// has passed them).
         #[allow(non_snake_case, clippy::too_many_arguments)]
         pub unsafe trait DriverCalls: Send + Sync + 'static {

@@ -1,111 +1,197 @@
-//! The table of where the two drivers agree.
+//! The table of agreement: the simulated driver's answers against those of a real one.
+//!
+//! The real one is this machine's, or, where there is none, the one that was recorded first. A machine's own answers are
+//! compared with every recorded machine's as well.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use crate::case::Section;
-use crate::driver::Which;
+use crate::driver::{Driver, Which};
+use crate::machine::Name;
+use crate::recorded::{self, Answers, Recorded};
+use crate::support;
 
 /// How a driver did in a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// As the fact says.
-    Agrees,
-    /// Otherwise.
-    Differs,
+    /// As the fact says, with this answer.
+    AsStated(String),
+    /// Otherwise, with this answer.
+    Otherwise(String),
     /// The case did not run, for this reason.
     NotRunnable(String),
 }
 
-/// Outcomes by section, case and driver.
-static OUTCOMES: Mutex<Vec<(&'static str, &'static str, Which, Outcome)>> = Mutex::new(Vec::new());
+impl Outcome {
+    fn answer(&self) -> Result<&str, &str> {
+        match self {
+            Outcome::AsStated(answer) | Outcome::Otherwise(answer) => Ok(answer),
+            Outcome::NotRunnable(why) => Err(why),
+        }
+    }
+}
+
+/// Outcomes by driver, and by the case's full name.
+static OUTCOMES: Mutex<Vec<(Which, String, Outcome)>> = Mutex::new(Vec::new());
+
+fn full_name(section: &str, case: &str) -> String {
+    format!("{section}::{case}")
+}
 
 /// Notes how a driver did.
-pub fn note(section: &'static str, case: &'static str, which: Which, outcome: Outcome) {
-    OUTCOMES
-        .lock()
-        .expect("no case panics while it notes")
-        .push((section, case, which, outcome));
+pub fn note(section: &str, case: &str, which: Which, outcome: Outcome) {
+    let mut outcomes = OUTCOMES.lock().expect("no case panics while it notes");
+    outcomes.push((which, full_name(section, case), outcome));
 }
 
-/// One line of the table.
-#[derive(Default)]
-struct Line {
-    cases: usize,
-    both: usize,
-    only_sim: usize,
-    only_gpu: usize,
-    differ: usize,
+fn outcomes(of: Which) -> BTreeMap<String, Outcome> {
+    let outcomes = OUTCOMES.lock().expect("no case panics while it notes");
+    let of_that = outcomes.iter().filter(|(which, ..)| *which == of);
+    of_that
+        .map(|(_, name, outcome)| (name.clone(), outcome.clone()))
+        .collect()
 }
 
-impl Line {
-    fn count(&mut self, sim: Option<&Outcome>, gpu: Option<&Outcome>) {
-        self.cases += 1;
-        let agrees = |outcome: Option<&Outcome>| outcome == Some(&Outcome::Agrees);
-        let differs = |outcome: Option<&Outcome>| outcome == Some(&Outcome::Differs);
-        if differs(sim) || differs(gpu) {
-            self.differ += 1;
-        }
-        match (agrees(sim), agrees(gpu)) {
-            (true, true) => self.both += 1,
-            (true, false) => self.only_sim += 1,
-            (false, true) => self.only_gpu += 1,
-            (false, false) => {}
+/// The real driver that the simulated one is held against: who it is, and what it answered or why it did not.
+struct Reference {
+    title: String,
+    answers: BTreeMap<String, Result<String, String>>,
+}
+
+impl Reference {
+    fn here(machine: &Name, real: &BTreeMap<String, Outcome>) -> Self {
+        let owned = |(name, outcome): (&String, &Outcome)| {
+            let answer = outcome.answer().map(String::from).map_err(String::from);
+            (name.clone(), answer)
+        };
+        Reference {
+            title: format!("this machine: {machine}"),
+            answers: real.iter().map(owned).collect(),
         }
     }
 
+    fn recorded(recorded: &Recorded) -> Self {
+        let Recorded { machine, answers } = recorded;
+        let owned = |(name, answer): (&String, &String)| (name.clone(), Ok(answer.clone()));
+        Reference {
+            title: format!("recorded: {machine}"),
+            answers: answers.iter().map(owned).collect(),
+        }
+    }
+}
+
+/// What one section, or all of them, came to.
+#[derive(Default)]
+struct Line {
+    cases: usize,
+    agree: usize,
+    differ: usize,
+    not_run: usize,
+}
+
+impl Line {
     fn add(&mut self, other: &Line) {
         self.cases += other.cases;
-        self.both += other.both;
-        self.only_sim += other.only_sim;
-        self.only_gpu += other.only_gpu;
+        self.agree += other.agree;
         self.differ += other.differ;
+        self.not_run += other.not_run;
     }
 
     fn print(&self, name: &str) {
         let Line {
             cases,
-            both,
-            only_sim,
-            only_gpu,
+            agree,
             differ,
+            not_run,
         } = self;
-        println!("{name:<14} {cases:>6} {both:>6} {only_sim:>9} {only_gpu:>9} {differ:>7}");
+        println!("{name:<16} {cases:>6} {agree:>6} {differ:>7} {not_run:>8}");
     }
 }
 
-/// Prints the table of the cases that were run, and why others were not.
-pub fn print(sections: &[Section]) {
-    let outcomes = OUTCOMES.lock().expect("no case panics while it notes");
-    let of = |section: &str, case: &str, which: Which| {
-        let found = outcomes
-            .iter()
-            .find(|(s, c, w, _)| *s == section && *c == case && *w == which);
-        found.map(|(.., outcome)| outcome)
+/// Prints the table of the cases that were run, each difference with both answers, and why cases were not run. Writes
+/// this machine's answers where they are wanted. `false` if the simulated driver differs from the real one.
+pub fn conclude(sections: &[Section]) -> bool {
+    let recorded = recorded::all();
+    let (sim, real) = (outcomes(Which::Sim), outcomes(Which::Gpu));
+    let driver = support::devices()
+        .is_ok()
+        .then(|| Driver::open(Which::Gpu, 1));
+    let machine = driver.as_ref().map(Name::ask);
+    let reference = match &machine {
+        Some(machine) => Reference::here(machine, &real),
+        None => Reference::recorded(&recorded[0]),
     };
 
+    let differ = print_table(sections, &sim, &reference);
+    if let Some(machine) = machine {
+        let answers = answered(&real);
+        for recorded in &recorded {
+            print_differences(&answers, recorded);
+        }
+        if let Some(path) = recorded::wanted() {
+            let simulated = driver.is_some_and(|driver| driver.simulated());
+            assert!(
+                !simulated,
+                "a simulated driver's answers are no measurement"
+            );
+            let text = recorded::write(&machine, &answers);
+            std::fs::write(&path, text).expect("the file for the answers can be written");
+        }
+    }
+    differ == 0
+}
+
+fn answered(outcomes: &BTreeMap<String, Outcome>) -> Answers {
+    let answer = |(name, outcome): (&String, &Outcome)| {
+        let answer = outcome.answer().ok()?;
+        Some((name.clone(), answer.to_owned()))
+    };
+    outcomes.iter().filter_map(answer).collect()
+}
+
+/// How many cases differ.
+fn print_table(
+    sections: &[Section],
+    sim: &BTreeMap<String, Outcome>,
+    reference: &Reference,
+) -> usize {
+    println!("the simulated driver against {}", reference.title);
     println!(
-        "{:<14} {:>6} {:>6} {:>9} {:>9} {:>7}",
-        "facts", "cases", "both", "sim only", "gpu only", "differ"
+        "{:<16} {:>6} {:>6} {:>7} {:>8}",
+        "", "cases", "agree", "differ", "not run"
     );
     let mut all = Line::default();
-    let mut missing: BTreeMap<(String, &str), Vec<String>> = BTreeMap::new();
+    let mut differences = Vec::new();
+    let mut not_run: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for section in sections {
         let mut line = Line::default();
         for case in section.cases {
-            let sim = of(section.name, case.name, Which::Sim);
-            let gpu = of(section.name, case.name, Which::Gpu);
-            if sim.is_none() && gpu.is_none() {
+            let name = full_name(section.name, case.name);
+            // Left out by the caller's filter.
+            let Some(simulated) = sim.get(&name) else {
                 continue;
-            }
-            line.count(sim, gpu);
-            for (which, outcome) in [(Which::Sim, sim), (Which::Gpu, gpu)] {
-                if let Some(Outcome::NotRunnable(why)) = outcome {
-                    let name = format!("{}::{}", section.name, case.name);
-                    missing
-                        .entry((which.to_string(), why))
-                        .or_default()
-                        .push(name);
+            };
+            line.cases += 1;
+            let there = match reference.answers.get(&name) {
+                Some(answer) => answer.as_deref().map_err(|why| why.as_str()),
+                None => Err(case.needs_there().unwrap_or("no answer is on record")),
+            };
+            match (simulated.answer(), there) {
+                (Ok(here), Ok(there)) if here == there => line.agree += 1,
+                (Ok(here), Ok(there)) => {
+                    line.differ += 1;
+                    differences.push(format!("{name}\n    simulated: {here}\n    real: {there}"));
+                }
+                (Err(why), _) => {
+                    line.not_run += 1;
+                    let why = format!("by the simulated driver: {why}");
+                    not_run.entry(why).or_default().push(name);
+                }
+                (Ok(_), Err(why)) => {
+                    line.not_run += 1;
+                    let why = format!("by the real driver: {why}");
+                    not_run.entry(why).or_default().push(name);
                 }
             }
         }
@@ -115,12 +201,28 @@ pub fn print(sections: &[Section]) {
         all.add(&line);
     }
     all.print("all");
+    for difference in &differences {
+        println!("differs: {difference}");
+    }
+    for (why, names) in &not_run {
+        println!("not run {why}: {}", names.join(", "));
+    }
+    differences.len()
+}
 
-    for ((which, why), names) in missing {
-        let shown = match names.len() {
-            0..=4 => names.join(", "),
-            count => format!("{count} cases"),
-        };
-        println!("not run on {which}: {why}: {shown}");
+/// Prints where this machine's answers are not those of a recorded one.
+fn print_differences(answers: &Answers, recorded: &Recorded) {
+    let Recorded {
+        machine,
+        answers: theirs,
+    } = recorded;
+    let differing: Vec<_> = answers
+        .iter()
+        .filter_map(|(name, here)| Some((name, here, theirs.get(name)?)))
+        .filter(|(_, here, there)| here != there)
+        .collect();
+    println!("differs from {machine}: {} cases", differing.len());
+    for (name, here, there) in differing {
+        println!("    {name}\n        here: {here}\n        there: {there}");
     }
 }

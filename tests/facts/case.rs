@@ -111,4 +111,14 @@ impl Case {
             _ => 1,
         }
     }
+
+    /// What a real driver needs for it, or why it is spared.
+    pub fn needs_there(&self) -> Option<&'static str> {
+        match self.need? {
+            Need::TwoDevices => Some("needs 2 devices"),
+            Need::NoImexChannel => Some("needs a machine without an IMEX channel"),
+            Need::Simulated(why) => Some(why),
+            Need::Real(_) => None,
+        }
+    }
 }

@@ -2,9 +2,19 @@
 
 use cuda_vmm::sys::CUresult;
 
+use crate::transcript;
+
 macro_rules! codes {
     ($($name:ident = $constant:ident;)*) => {
         $(pub const $name: CUresult = CUresult::$constant;)*
+
+        /// The answer's name, or its number if no case expects it.
+        pub fn name(code: CUresult) -> String {
+            match code {
+                $($name => stringify!($name).into(),)*
+                CUresult(number) => number.to_string(),
+            }
+        }
 
         /// The answer's name and number, for a person.
         pub fn spell(code: CUresult) -> String {
@@ -24,6 +34,7 @@ codes! {
     DEINITIALIZED = CUDA_ERROR_DEINITIALIZED;
     INVALID_DEVICE = CUDA_ERROR_INVALID_DEVICE;
     INVALID_CONTEXT = CUDA_ERROR_INVALID_CONTEXT;
+    CONTEXT_IS_DESTROYED = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     INVALID_HANDLE = CUDA_ERROR_INVALID_HANDLE;
     NOT_FOUND = CUDA_ERROR_NOT_FOUND;
     NOT_READY = CUDA_ERROR_NOT_READY;
@@ -36,12 +47,20 @@ codes! {
 /// Panics unless the call answered as it must.
 #[track_caller]
 pub fn demand(call: &str, got: CUresult, wanted: CUresult) {
+    hear(call, got);
     assert!(
         got == wanted,
         "{call} answered {}, not {}",
         spell(got),
         spell(wanted)
     );
+}
+
+/// Notes a refusal for the transcript of the case.
+pub fn hear(call: &str, got: CUresult) {
+    if got != SUCCESS {
+        transcript::hear(call, name(got));
+    }
 }
 
 /// Makes a driver call and demands the one answer that was measured: `call!(gpu, cuMemUnmap(at, 0) => INVALID_VALUE)`.

@@ -10,10 +10,11 @@ use cuda_vmm::sys::{
     CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUresult, DriverCalls,
 };
 
-use crate::codes::{call, demand, SUCCESS};
+use crate::codes::{call, demand, hear, SUCCESS};
 use crate::driver::Driver;
 use crate::owned::{Handle, Range};
 use crate::props::{self, device, pinned, rights};
+use crate::transcript;
 
 /// An address no reservation is ever at: nothing is placed there unless a hint asks for it.
 pub const UNRESERVED: CUdeviceptr = 0x1234_0000_0000;
@@ -170,10 +171,13 @@ impl Gpu {
     /// The rights of a place at an address.
     pub fn rights_of(&self, location: CUmemLocation, at: CUdeviceptr) -> Result<u64, CUresult> {
         let mut flags = u64::MAX;
-        match unsafe { self.calls().cuMemGetAccess(&mut flags, &location, at) } {
-            SUCCESS => Ok(flags),
-            code => Err(code),
+        let code = unsafe { self.calls().cuMemGetAccess(&mut flags, &location, at) };
+        if code != SUCCESS {
+            hear("cuMemGetAccess", code);
+            return Err(code);
         }
+        transcript::hear("cuMemGetAccess", flags);
+        Ok(flags)
     }
 
     /// The rights of device 0 at an address.
@@ -184,12 +188,14 @@ impl Gpu {
     /// Base and size of what the driver takes the address to be part of.
     pub fn extent(&self, at: CUdeviceptr) -> Result<(CUdeviceptr, usize), CUresult> {
         let (mut base, mut size) = (0, 0);
-        match unsafe {
+        let code = unsafe {
             self.calls()
                 .cuMemGetAddressRange_v2(&mut base, &mut size, at)
-        } {
+        };
+        hear("cuMemGetAddressRange_v2", code);
+        match code {
             SUCCESS => Ok((base, size)),
-            code => Err(code),
+            _ => Err(code),
         }
     }
 
@@ -256,6 +262,13 @@ impl Gpu {
         let mut address = 0;
         call!(self, cuMemAlloc_v2(&mut address, self.granularity) => SUCCESS);
         call!(self, cuMemFree_v2(address) => SUCCESS);
+        let (mut stream, mut event) = (std::ptr::null_mut(), std::ptr::null_mut());
+        call!(self, cuStreamCreate(&mut stream, 0) => SUCCESS);
+        call!(self, cuEventCreate(&mut event, 0) => SUCCESS);
+        call!(self, cuEventRecord(event, stream) => SUCCESS);
+        call!(self, cuEventSynchronize(event) => SUCCESS);
+        call!(self, cuEventDestroy_v2(event) => SUCCESS);
+        call!(self, cuStreamDestroy_v2(stream) => SUCCESS);
     }
 
     /// Everything that can be seen from outside.

@@ -3,10 +3,16 @@
 //! Each case is one fact that was measured on real hardware, as raw driver calls that must get exactly the measured
 //! answers and leave exactly the measured state. It runs on the simulated driver and, where there is one, on the
 //! machine's own, so that each run with a GPU is a measurement anew and the simulated driver cannot drift from it. A
-//! run ends with the table of where the two agree.
+//! run ends with the table of where the two agree; without a GPU the other side is the machine that was recorded.
 //!
 //! What the machine cannot run is shown as ignored, with the reason; `CUDA_VMM_REQUIRE_GPU=1` makes a missing driver a
 //! failure.
+//!
+//! To add a case, write it into the section of its call as you expect the driver to answer, run it here on the
+//! simulated driver and then on a GPU. Where they differ the GPU decides: the case and the simulated driver follow it, or
+//! the table of knowing differences in `src/sim/mod.rs` gets a row. To record a machine, run this program there with
+//! `CUDA_VMM_FACTS_RECORD=FILE`, lay the file into `answers/` and name it in `recorded.rs`: from then on every run with a
+//! GPU tells where it differs from that driver on that device, and which answers each gave.
 
 // Raw driver calls all over: what makes each one sound, or harmless where a fact is about a refusal, is the fact
 // itself.
@@ -15,26 +21,43 @@
 mod access;
 mod address_free;
 mod agreement;
+mod aliases;
 mod busy;
 mod case;
 mod codes;
 mod contexts;
 mod copies;
 mod create;
+mod cycles;
+mod devices;
 mod driver;
 mod gpu;
+mod handover;
+mod lengths;
+mod machine;
 mod map;
+mod mixed;
+mod neighbours;
+mod outputs;
 mod owned;
+mod placement;
+mod pointers;
 mod processes;
 mod properties;
 mod props;
+mod recorded;
 mod release;
 mod reserve;
 mod retain;
+mod rights;
 mod share;
+mod stack;
+mod streams;
+mod transcript;
 mod trial;
 mod unmap;
 
+#[allow(dead_code)] // What one test program does not need, another does.
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -47,17 +70,30 @@ use case::Section;
 /// The table of facts.
 const FACTS: &[Section] = &[
     contexts::SECTION,
+    stack::SECTION,
+    devices::SECTION,
     reserve::SECTION,
+    placement::SECTION,
     address_free::SECTION,
     create::SECTION,
     properties::SECTION,
+    mixed::SECTION,
     release::SECTION,
     map::SECTION,
+    neighbours::SECTION,
+    aliases::SECTION,
     access::SECTION,
+    rights::SECTION,
     unmap::SECTION,
+    cycles::SECTION,
     copies::SECTION,
+    lengths::SECTION,
+    pointers::SECTION,
     retain::SECTION,
     share::SECTION,
+    handover::SECTION,
+    streams::SECTION,
+    outputs::SECTION,
 ];
 
 fn main() -> ExitCode {
@@ -73,8 +109,8 @@ fn main() -> ExitCode {
     trial::keep_panics();
     let machine = trial::Machine::look();
     let conclusion = libtest_mimic::run(&arguments, trial::all(FACTS, &machine));
-    if !arguments.list {
-        agreement::print(FACTS);
+    if !arguments.list && !agreement::conclude(FACTS) {
+        return ExitCode::FAILURE;
     }
     conclusion.exit_code()
 }

@@ -10,6 +10,7 @@ use crate::case::{Case, Run, Section};
 use crate::driver::{Driver, Which};
 use crate::gpu::Gpu;
 use crate::support;
+use crate::transcript;
 
 /// What this machine has.
 pub struct Machine {
@@ -82,16 +83,16 @@ fn trial(section: &'static str, case: &'static Case, which: Which, machine: &Mac
         }
         let ended = match case.run {
             Run::Here(run) => here(run, which, case.devices()),
-            Run::Alone(_) | Run::Apart(_) => support::play(&role),
+            Run::Alone(_) | Run::Apart(_) => elsewhere(&role),
         };
-        let outcome = match ended {
-            Ok(()) => Outcome::Agrees,
-            Err(_) => Outcome::Differs,
+        let outcome = match &ended {
+            Ok(answer) => Outcome::AsStated(answer.clone()),
+            Err((answer, how)) => Outcome::Otherwise(transcript::unlike(answer, how)),
         };
         agreement::note(section, case.name, which, outcome);
         match ended {
-            Ok(()) => Ok(Completion::Completed),
-            Err(how) => Err(Failed::from(format!("the fact: {}\n{how}", case.fact))),
+            Ok(_) => Ok(Completion::Completed),
+            Err((_, how)) => Err(Failed::from(format!("the fact: {}\n{how}", case.fact))),
         }
     })
 }
@@ -106,10 +107,35 @@ pub fn keep_panics() {
     set_hook(Box::new(|panic| LAST_PANIC.set(panic.to_string())));
 }
 
+/// What the driver answered; of a case that failed, also how.
+type Ended = Result<String, (String, String)>;
+
 /// Runs a case in this process, a panic being its failure.
-fn here(run: fn(&Gpu), which: Which, devices: usize) -> Result<(), String> {
+fn here(run: fn(&Gpu), which: Which, devices: usize) -> Ended {
     let guarded = catch_unwind(AssertUnwindSafe(|| with_gpu(run, which, devices)));
-    guarded.map_err(|_| LAST_PANIC.take())
+    let answer = transcript::take();
+    match guarded {
+        Ok(()) => Ok(answer),
+        Err(_) => Err((answer, LAST_PANIC.take())),
+    }
+}
+
+/// Runs a case in a process of its own.
+fn elsewhere(role: &str) -> Ended {
+    let ended = match support::perform(role) {
+        Ok(ended) => ended,
+        Err(why) => return Err((transcript::UNTOLD.into(), why)),
+    };
+    let output = String::from_utf8_lossy(&ended.stdout);
+    if ended.status.success() {
+        return Ok(transcript::told(&output, transcript::LATE));
+    }
+    let how = format!(
+        "a process of its own ended with {}\n{}",
+        ended.status,
+        String::from_utf8_lossy(&ended.stderr)
+    );
+    Err((transcript::told(&output, transcript::UNTOLD), how))
 }
 
 /// Runs a case on a driver made ready for it, and demands that it leaves nothing behind.
@@ -122,10 +148,13 @@ fn with_gpu(run: fn(&Gpu), which: Which, devices: usize) {
 
 /// Plays the part of the trial of that name, in a process that was started for it.
 pub fn play(sections: &[Section], role: &str) {
+    // What the case says and no more: it becomes part of its answer.
+    set_hook(Box::new(|panic| eprintln!("{panic}")));
     for section in sections {
         for case in section.cases {
             for which in Which::BOTH {
                 if name(section.name, case, which) == role {
+                    let _answer = transcript::Tell;
                     return match case.run {
                         Run::Alone(run) | Run::Here(run) => {
                             with_gpu(run, which, case.devices());

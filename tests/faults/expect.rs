@@ -23,6 +23,9 @@ pub fn failures<'a>(
 pub fn failed(error: &Error) -> Option<Failed> {
     match error {
         Error::Driver(failure) => Some((failure.call, failure.code)),
+        Error::Disagreement { failure, .. } => {
+            failure.as_ref().map(|failure| (failure.call, failure.code))
+        }
         Error::OutOfMemory { .. } => Some((Call::cuMemCreate, Code::ERROR_OUT_OF_MEMORY)),
         Error::OutOfAddressSpace { .. } => {
             Some((Call::cuMemAddressReserve, Code::ERROR_OUT_OF_MEMORY))
@@ -55,6 +58,10 @@ fn attempt(record: &CallRecord, error: &Error) {
             assert_eq!(record.arg("size"), Some(&Value::Size(*size)), "{record}");
         }
         Error::Driver(failure) => passed(record, &failure.attempt),
+        Error::Disagreement {
+            failure: Some(failure),
+            ..
+        } => passed(record, &failure.attempt),
         other => panic!("{record} became {other:?}"),
     }
 }

@@ -1,5 +1,6 @@
 //! The operations of reservations that do all or nothing.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cuda_vmm::{Access, AllocationProps, Error, Fence, Location, Reservation};
@@ -8,6 +9,12 @@ use crate::operations::Operation;
 use crate::stage::{Stage, G};
 
 const MANY: usize = 6;
+
+/// An address that is free, and that no other trial asks for: they all run in one process, whose addresses they share.
+fn free_address() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0x2000_0000_0000);
+    NEXT.fetch_add(4 << 30, Ordering::Relaxed)
+}
 
 /// A row that was written to, so that its device's context is retained.
 fn in_use(stage: &mut Stage) {
@@ -73,7 +80,7 @@ pub const OPERATIONS: &[Operation] = &[
         "at an exact address that is free",
         empty,
         |stage| {
-            let wanted = 0x2000_0000_0000;
+            let wanted = free_address();
             let kv = Reservation::builder(4 * G)
                 .exact_address(wanted)
                 .reserve(stage.driver())?;

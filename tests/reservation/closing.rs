@@ -69,7 +69,7 @@ fn one_failure_does_not_stop_the_rest() {
     // The second unmap, and the release after the third.
     let unmap = Fault::on(Call::cuMemUnmap).nth(2);
     rig.sim
-        .inject(unmap.code(CUresult::CUDA_ERROR_INVALID_VALUE))
+        .inject(unmap.code(CUresult::CUDA_ERROR_NOT_PERMITTED))
         .unwrap();
     rig.sim
         .inject(Fault::on(Call::cuMemRelease).nth(2))
@@ -78,7 +78,7 @@ fn one_failure_does_not_stop_the_rest() {
     let error = kv.close().unwrap_err();
     let at = base + G as u64;
     let first = format!(
-        "cuMemUnmap (2097152 bytes (2 MiB) at {at:#x}) failed with CUDA_ERROR_INVALID_VALUE (1)"
+        "cuMemUnmap (2097152 bytes (2 MiB) at {at:#x}) failed with CUDA_ERROR_NOT_PERMITTED (800)"
     );
     let second =
         "cuMemRelease (a handle of 2097152 bytes (2 MiB)) failed with CUDA_ERROR_UNKNOWN (999)";

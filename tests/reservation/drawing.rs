@@ -66,7 +66,7 @@ fn one_of_everything() {
 reservation BASE, 256 MiB: 100 MiB mapped in 6 mappings
   policy: device 0 read-write host NUMA node 0 read
   [###.++..........................################..!.........####]
-             0x0       8 MiB  device 0, own handle {own_handle:#x}, device 0 --
+             0x0       8 MiB  device 0, own handle {own_handle:#x}, no access
         0x800000       4 MiB  device 0, shares handle {shared:#x}, device 0 rw, device 1 rw
         0xc00000       6 MiB  -
        0x1200000       4 MiB  device 0, shares handle {shared:#x}, device 0 rw

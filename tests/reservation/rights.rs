@@ -1,11 +1,11 @@
 //! Rights: of single mappings, of everything, and as the driver says.
 
-use cuda_vmm::sim::{Place, Rights, Simulation};
+use cuda_vmm::sim::{Fault, Place, Rights, Simulation};
 use cuda_vmm::sys::{
     CUmemAccessDesc, CUmemAccess_flags, CUmemLocation, CUmemLocationType, CUresult, Call,
     DriverCalls,
 };
-use cuda_vmm::{Access, AllocationProps, Error, Location, Reservation};
+use cuda_vmm::{Access, AllocationProps, Code, Error, Location, Reservation};
 
 use crate::rig::{says, Rig, G};
 
@@ -137,6 +137,73 @@ fn rights_that_the_driver_does_not_have() {
     assert_eq!((rig.sim.snapshot(), kv.to_string()), before);
 }
 
+/// Host memory, then device memory: the driver gives the host rights on the first, and then refuses the second.
+fn mixed(rig: &Rig) -> Reservation {
+    let mut kv = rig.reserve(2);
+    let host = AllocationProps::on_host_numa(&rig.driver, 0);
+    kv.map(0, G, &host).unwrap();
+    kv.map(G, G, &rig.props()).unwrap();
+    kv
+}
+
+#[test]
+fn rights_that_the_driver_gave_before_it_refused_are_taken_back() {
+    let rig = Rig::new();
+    let mut kv = mixed(&rig);
+    let node = Location::HostNuma(0);
+    for old in [Access::None, Access::Read] {
+        kv.set_access(0, G, node, old).unwrap();
+        let before = (rig.sim.snapshot(), kv.to_string());
+        let error = kv
+            .set_access(0, 2 * G, node, Access::ReadWrite)
+            .unwrap_err();
+        assert!(error.is_not_supported());
+        assert!(error.undo_failures().is_empty());
+        assert_eq!((rig.sim.snapshot(), kv.to_string()), before, "{old}");
+        assert_eq!(kv.access_of(0, node).unwrap(), old);
+    }
+}
+
+#[test]
+fn rights_that_could_not_be_taken_back_are_told() {
+    let rig = Rig::new();
+    let mut kv = mixed(&rig);
+    let node = Location::HostNuma(0);
+    rig.sim
+        .inject(Fault::on(Call::cuMemSetAccess).nth(2))
+        .unwrap();
+    let error = kv
+        .set_access(0, 2 * G, node, Access::ReadWrite)
+        .unwrap_err();
+    assert!(error.is_not_supported(), "the first stays the first");
+    let undo: Vec<_> = error.undo_failures().iter().map(Error::code).collect();
+    assert_eq!(undo, [Some(Code::ERROR_UNKNOWN)]);
+    // What the books say is what the driver says.
+    assert_eq!(kv.access_of(0, node).unwrap(), Access::ReadWrite);
+    assert_eq!(kv.access_of(G, node).unwrap(), Access::None);
+}
+
+#[test]
+fn the_host_has_no_rights_on_device_memory_whatever_the_driver_says() {
+    let rig = Rig::new();
+    let mut kv = mixed(&rig);
+    kv.set_access(0, G, Location::HostNuma(0), Access::Read)
+        .unwrap();
+    assert_eq!(kv.access_of(0, Location::Host).unwrap(), Access::None);
+    assert_eq!(kv.access_of(G, Location::Host).unwrap(), Access::None);
+    // The driver names those of the first device.
+    let mut flags = 0;
+    let host = CUmemLocation {
+        type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST,
+        id: 0,
+    };
+    let asked = unsafe {
+        rig.sim
+            .cuMemGetAccess(&mut flags, &host, kv.base() + G as u64)
+    };
+    assert_eq!((asked, flags), (CUresult::CUDA_SUCCESS, 3));
+}
+
 #[test]
 fn rights_that_somebody_changed_behind_our_back() {
     let rig = Rig::new();
@@ -156,6 +223,7 @@ fn rights_that_somebody_changed_behind_our_back() {
         &Error::Disagreement {
             ours: "device 0 was granted read-write at offset 5".into(),
             theirs: "reports read".into(),
+            failure: None,
         },
         "the driver and this crate disagree: device 0 was granted read-write at offset 5, but the driver reports read",
     );

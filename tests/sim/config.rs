@@ -100,6 +100,132 @@ fn a_refusal_says_what_to_change() {
     );
 }
 
+/// Each refusal, word for word.
+#[test]
+fn every_refusal_says_why() {
+    let device = SimDevice::new;
+    let types = CUmemAllocationHandleType(1);
+    let none = CUmemAllocationHandleType(0);
+    let failed = CUresult::CUDA_ERROR_UNKNOWN;
+    let of_device = [
+        (
+            device().granularity(0, G),
+            "device 0: a granularity of 0 bytes is not a power of two from 4096 to 1099511627776",
+        ),
+        (
+            device().granularity(G, 3 * G),
+            "device 0: a granularity of 6291456 bytes is not a power of two from 4096 to 1099511627776",
+        ),
+        (
+            device().granularity(2 * G, G),
+            "device 0: the recommended granularity (2097152) is below the minimum (4194304): give them in the order (minimum, recommended)",
+        ),
+        (
+            device().memory(0),
+            "device 0: 0 bytes of memory are below one granule (2097152 bytes): nothing could be created",
+        ),
+        (
+            device().name("\0"),
+            "device 0: the name contains a zero byte, at which every C string ends",
+        ),
+        (
+            device().refuse_create(types, CUresult::CUDA_SUCCESS),
+            "device 0: a refusal must name at least one handle type and a code other than CUDA_SUCCESS",
+        ),
+        (
+            device().refuse_export(none, failed),
+            "device 0: a refusal must name at least one handle type and a code other than CUDA_SUCCESS",
+        ),
+    ];
+    for (device, text) in of_device {
+        assert_eq!(refused_device(device).to_string(), text);
+    }
+    let builder = Simulation::builder;
+    let of_driver = [
+        (
+            builder().devices([]),
+            "a driver without devices has nothing to simulate: add one with device()",
+        ),
+        (
+            builder().device(device()).devices([]),
+            "a driver without devices has nothing to simulate: add one with device()",
+        ),
+        (
+            builder().devices([device().uuid([7; 16]), device().uuid([7; 16])]),
+            "devices 0 and 1 have the same UUID: an imported allocation could not be placed",
+        ),
+        (
+            builder().address_space(G as u64 - 1),
+            "an address space of 2097151 bytes is below one granule (2097152 bytes): nothing could be reserved",
+        ),
+        (
+            builder().driver_version(u32::MAX),
+            "driver version 4294967295: give 1000 x major + 10 x minor, as in 13000",
+        ),
+        (
+            builder().no_peer(0, 0),
+            "no_peer(0, 0): a device always reaches its own memory",
+        ),
+        (
+            builder().no_peer(7, 0),
+            "no_peer(0, 7): there is no device 7, ordinals run from 0 to 0",
+        ),
+    ];
+    for (builder, text) in of_driver {
+        assert_eq!(refused(builder).to_string(), text);
+    }
+}
+
+#[test]
+fn enormous_numbers() {
+    let device = SimDevice::new;
+    assert_eq!(
+        refused_device(device().granularity(1 << 63, 1 << 63)),
+        ConfigError::Granularity {
+            ordinal: 0,
+            bytes: 1 << 63
+        }
+    );
+    let builder = Simulation::builder;
+    let too_much = [
+        (
+            builder().device(device().memory(u64::MAX)),
+            "device memory of 18446744073709551615 bytes: nothing has more than 144115188075855872",
+        ),
+        (
+            builder().host_memory(u64::MAX),
+            "host memory of 18446744073709551615 bytes: nothing has more than 144115188075855872",
+        ),
+        (
+            builder().address_space(1 << 58),
+            "an address space of 288230376151711744 bytes: nothing has more than 144115188075855872",
+        ),
+    ];
+    for (builder, text) in too_much {
+        assert_eq!(refused(builder).to_string(), text);
+    }
+
+    // The most that is taken is more than can be had.
+    let granule = 1 << 40;
+    let device = device().memory(1 << 57).granularity(granule, granule);
+    let builder = builder()
+        .device(device)
+        .address_space(1 << 57)
+        .host_memory(1 << 57)
+        .host_numa_nodes(u32::MAX);
+    for builder in [builder.clone(), builder.ledger_only()] {
+        let rig = Rig::with(builder);
+        let before = rig.snapshot();
+        for size in [G, 1 << 63, usize::MAX] {
+            assert!(matches!(rig.reserve(size), Err(INVALID | OOM)), "{size}");
+            assert!(matches!(rig.create(size), Err(INVALID | OOM)), "{size}");
+        }
+        assert_eq!(rig.create((1 << 57) + granule), Err(OOM));
+        assert_eq!(rig.reserve((1 << 57) + granule), Err(OOM));
+        assert_eq!(rig.snapshot(), before);
+    }
+}
+
 #[test]
 fn devices_are_as_configured() {
     let builder = Simulation::builder()

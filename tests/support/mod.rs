@@ -59,9 +59,6 @@ pub fn role() -> Option<String> {
 }
 
 /// Runs this program again in the given part, waits for it, and fails with what it wrote unless it ended well.
-///
-/// For what can only be seen in a process of its own: the state before the first call, a fork, the end of a process, a
-/// context that is lost.
 pub fn play(role: &str) -> Result<(), String> {
     let ended = perform(role)?;
     if ended.status.success() {
@@ -85,6 +82,9 @@ pub fn again(role: &str) -> Result<Command, String> {
 }
 
 /// Runs this program again in the given part, and gives how it ended and what it wrote.
+///
+/// For what can only be seen in a process of its own: the state before the first call, a fork, the end of a process, a
+/// context that is lost.
 pub fn perform(role: &str) -> Result<Output, String> {
     again(role)?
         .output()

@@ -1,10 +1,18 @@
 //! What a test of the safe layers begins with: a simulated driver, and its devices.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use cuda_vmm::sim::{SimDevice, Simulation, SimulationBuilder};
 use cuda_vmm::{Access, AllocationProps, Device, Driver, Error, Reservation};
 
 /// 2 MiB, the granularity of the simulated devices.
 pub const G: usize = 2 << 20;
+
+/// An address that is free, and that no other test asks for: they all run in one process, whose addresses they share.
+pub fn free_address() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0x2000_0000_0000);
+    NEXT.fetch_add(64 << 30, Ordering::Relaxed)
+}
 
 pub struct Rig {
     pub devices: Vec<Device>,

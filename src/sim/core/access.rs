@@ -41,8 +41,9 @@ impl Granted {
 }
 
 impl State {
-    /// All or nothing: every descriptor and the whole range are looked at first. The range must begin and end with a mapping.
-    /// Only the mappings before the first hole are changed; those behind it are silently left as they were.
+    /// The range must begin and end with a mapping, and every descriptor be valid, or nothing is done. Then the mappings are
+    /// changed one by one: those before the first hole, while those behind it are silently left as they were; and those before
+    /// the first that a place cannot reach, which ends the call with what was granted until then.
     pub(super) fn cuMemSetAccess(
         &mut self,
         address: u64,
@@ -56,28 +57,38 @@ impl State {
         for index in 0..count {
             grants.push(self.check_grant(&range, descriptors.nth(index)?)?);
         }
-        let mut granted: Vec<(u64, Granted)> = Vec::new();
-        let mut end = range.start;
-        for (&base, mapping) in self.mappings.range(range) {
-            if base != end {
+        let mut next = range.start;
+        while next < range.end {
+            let Some(mapping) = self.mappings.get(&next) else {
                 break;
-            }
-            end = base + mapping.size;
-            let mut rights = mapping.rights.clone();
-            for &(place, right) in &grants {
-                rights.grant(place, right);
-            }
-            let protected = self.backend.protect(base, mapping.size, rights.strongest());
-            if let Err(refusal) = protected {
-                self.protect_again(granted.iter().map(|(base, _)| *base));
-                return Err(refusal);
-            }
-            granted.push((base, rights));
+            };
+            let end = next + mapping.size;
+            self.grant(next, &grants)?;
+            next = end;
         }
-        for (base, rights) in granted {
-            if let Some(mapping) = self.mappings.get_mut(&base) {
-                mapping.rights = rights;
-            }
+        Ok(())
+    }
+
+    /// Grants what is asked for of one mapping, as far as it can be.
+    fn grant(&mut self, base: u64, grants: &[(Place, Rights)]) -> Answer {
+        let Some(mapping) = self.mappings.get(&base) else {
+            return Ok(());
+        };
+        let (size, memory) = (mapping.size, self.physical(mapping.physical)?.place);
+        let mut rights = mapping.rights.clone();
+        let can_be = grants
+            .iter()
+            // Taking from the host what it cannot have is no mistake.
+            .take_while(|(place, right)| *right == Rights::None || reaches(*place, memory));
+        let granted = can_be
+            .map(|&(place, right)| rights.grant(place, right))
+            .count();
+        self.backend.protect(base, size, rights.strongest())?;
+        if let Some(mapping) = self.mappings.get_mut(&base) {
+            mapping.rights = rights;
+        }
+        if granted < grants.len() {
+            return refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
         Ok(())
     }
@@ -89,11 +100,17 @@ impl State {
         address: u64,
     ) -> Answer {
         rights.wanted()?;
-        let Some(place) = Place::of(&location.get()?) else {
-            return invalid();
-        };
+        let place = Place::of(&location.get()?);
         let Some((_, mapping)) = self.mapping_at(address) else {
             return invalid();
+        };
+        let place = match place {
+            // Of device memory the host is said to have the rights of the first device.
+            Some(Place::Host) if !self.physical(mapping.physical)?.place.is_host() => {
+                Place::Device(0)
+            }
+            Some(place) => place,
+            None => return refuse(CUresult::CUDA_ERROR_INVALID_DEVICE),
         };
         match place {
             Place::Device(ordinal) => drop(self.device(ordinal)?),
@@ -132,36 +149,28 @@ impl State {
             Place::HostNuma(node) => demand(self.has_node(node))?,
             Place::Host => {}
         }
-        for (_, mapping) in self.mappings.range(range.clone()) {
-            self.reach_of(place, self.physical(mapping.physical)?.place)?;
+        if let Place::Device(device) = place {
+            for (_, mapping) in self.mappings.range(range.clone()) {
+                self.are_peers(device, self.physical(mapping.physical)?.place)?;
+            }
         }
         Ok((place, rights))
     }
 
-    /// Whether one place can be given access to memory of another: a device to its own, to the host's and to its peers'; the
-    /// host to its own alone.
-    fn reach_of(&self, from: Place, memory: Place) -> Answer {
-        match (from, memory) {
-            (Place::Device(device), Place::Device(other)) => {
-                if device != other && !self.config.peers(device as usize, other as usize) {
-                    return refuse(CUresult::CUDA_ERROR_INVALID_DEVICE);
-                }
+    /// Whether a device can be given access to memory, if that is another device's.
+    fn are_peers(&self, device: i32, memory: Place) -> Answer {
+        match memory {
+            Place::Device(other)
+                if device != other && !self.config.peers(device as usize, other as usize) =>
+            {
+                refuse(CUresult::CUDA_ERROR_INVALID_DEVICE)
             }
-            (Place::Device(_), _) => {}
-            (_, memory) if memory.is_host() => {}
-            _ => return refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+            _ => Ok(()),
         }
-        Ok(())
     }
+}
 
-    /// Puts the page table back to the rights in the books, after a grant that came only half-way.
-    fn protect_again(&mut self, bases: impl Iterator<Item = u64>) {
-        for base in bases {
-            if let Some(mapping) = self.mappings.get(&base) {
-                let strongest = mapping.rights.strongest();
-                // The protection of a moment ago needs nothing that was not there then.
-                let _ = self.backend.protect(base, mapping.size, strongest);
-            }
-        }
-    }
+/// Whether a place can be given access to memory of another: a device to any, the host to its own alone.
+fn reaches(from: Place, memory: Place) -> bool {
+    !from.is_host() || memory.is_host()
 }

@@ -2,7 +2,7 @@
 
 use crate::sys::{CUmemRangeHandleType, CUpointer_attribute, CUresult};
 
-use super::super::place::Place;
+use super::super::place::{Place, Rights};
 use super::abi::{Out, Raw};
 use super::allocate::{FABRIC, POSIX};
 use super::{demand, invalid, refuse, Answer, State};
@@ -26,22 +26,25 @@ struct Found {
 struct Block {
     base: u64,
     size: u64,
+    /// No other memory has it, or had it.
+    number: u64,
     place: Place,
     types: u32,
     rdma: bool,
 }
 
 impl State {
-    /// The mapping's base and size, not the reservation's.
+    /// The mapping's base and size, not the reservation's; and only of what the current context's device may touch.
     pub(super) fn cuMemGetAddressRange_v2(
         &mut self,
         base: Out<u64>,
         size: Out<usize>,
         address: u64,
     ) -> Answer {
-        self.current_device()?;
-        let Some(block) = self.found(address).and_then(|found| found.block) else {
-            return refuse(CUresult::CUDA_ERROR_NOT_FOUND);
+        let device = self.current_device()?;
+        let block = match self.found(address).and_then(|found| found.block) {
+            Some(block) if self.rights_at(device, address) != Rights::None => block,
+            _ => return refuse(CUresult::CUDA_ERROR_NOT_FOUND),
         };
         base.put_if_wanted(block.base);
         size.put_if_wanted(block.size as usize);
@@ -73,6 +76,15 @@ impl State {
                 MEMORY_OF_DEVICE
             }),
             A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER => value.put(address),
+            A::CU_POINTER_ATTRIBUTE_HOST_POINTER => {
+                value.put(0u64)?;
+                invalid()
+            }
+            A::CU_POINTER_ATTRIBUTE_BUFFER_ID => value.put(block.number),
+            A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => {
+                let device = self.current_device()?;
+                value.put(self.rights_at(device, address).flags().0)
+            }
             A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => value.put(match block.place {
                 Place::Device(ordinal) => ordinal,
                 Place::Host | Place::HostNuma(_) => 0,
@@ -119,11 +131,21 @@ impl State {
         handle.put(fd)
     }
 
+    /// What a device may do with the byte at an address.
+    fn rights_at(&self, device: usize, address: u64) -> Rights {
+        match self.mapping_at(address) {
+            Some((_, mapping)) => mapping.rights.of(Place::Device(device as i32)),
+            None if self.ordinary_at(address).is_some() => Rights::ReadWrite,
+            None => Rights::None,
+        }
+    }
+
     fn found(&self, address: u64) -> Option<Found> {
         if let Some((base, memory)) = self.ordinary_at(address) {
             let block = Block {
                 base,
                 size: memory.size,
+                number: memory.number,
                 place: Place::Device(memory.device as i32),
                 types: 0,
                 rdma: true,
@@ -139,6 +161,7 @@ impl State {
             Some(Block {
                 base,
                 size: mapping.size,
+                number: mapping.physical,
                 place: physical.place,
                 types: physical.types,
                 rdma: physical.rdma,

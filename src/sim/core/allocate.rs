@@ -20,8 +20,11 @@ const HANDLE_STEP: u64 = 0x80;
 
 pub(super) const POSIX: u32 = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
 pub(super) const FABRIC: u32 = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_FABRIC.0;
-const WINDOWS: u32 = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_WIN32.0
-    | CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_WIN32_KMT.0;
+pub(super) const WIN32: u32 = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_WIN32.0;
+pub(super) const WIN32_KMT: u32 = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_WIN32_KMT.0;
+
+/// The compression types that exist: none, and generic.
+const COMPRESSIONS: u8 = 2;
 
 /// Memory, however many handles lead to it.
 #[derive(Debug)]
@@ -72,6 +75,10 @@ impl State {
         };
         let granule = self.granule_of(place)?;
         demand(size != 0 && size % granule == 0)?;
+        let asked = &properties.allocFlags;
+        demand(asked.compressionType < COMPRESSIONS)?;
+        let special = asked.compressionType != 0 || asked.gpuDirectRDMACapable != 0;
+        demand(!(place.is_host() && special))?;
         let types = properties.requestedHandleTypes.0;
         self.permit(place, types)?;
         self.reap();
@@ -268,14 +275,14 @@ impl State {
             true => self.backend.identity(&store),
             false => None,
         };
-        let on_device = !place.is_host();
+        let rdma = properties.allocFlags.gpuDirectRDMACapable != 0;
         Ok(self.add_physical(Physical {
             place,
             size,
             types,
-            // Granted as far as an H200 grants it: read the properties back to learn it.
-            compressed: on_device && properties.allocFlags.compressionType != 0,
-            rdma: on_device && properties.allocFlags.gpuDirectRDMACapable != 0,
+            // As an H200 grants it: what RDMA can reach is not compressed.
+            compressed: !rdma && properties.allocFlags.compressionType != 0,
+            rdma,
             usage: properties.allocFlags.usage,
             store,
             identity,
@@ -324,7 +331,7 @@ impl State {
 
     /// Whether memory of these handle types can be had there. Bits that mean nothing are let pass, as the driver does.
     fn permit(&self, place: Place, types: u32) -> Answer {
-        demand(types & WINDOWS == 0)?;
+        demand(types & (WIN32 | WIN32_KMT) == 0)?;
         demand(!(place == Place::Host && types & POSIX != 0))?;
         if let Place::Device(ordinal) = place {
             let device = &self.config.devices[self.device(ordinal)?];

@@ -8,7 +8,7 @@ use crate::sys::{CUcontext, CUresult, Call};
 
 use super::super::misuse::MisuseKind;
 use super::abi::{Out, Token};
-use super::{refuse, Answer, State};
+use super::{demand, refuse, Answer, State};
 
 /// Contexts are numbered from here, so that none is mistaken for a stream or an event.
 const FIRST: u64 = 0xc0_0000_1000;
@@ -60,6 +60,7 @@ impl State {
     }
 
     pub(super) fn cuCtxPushCurrent_v2(&mut self, context: Token) -> Answer {
+        demand(context != Token::NULL)?;
         self.known_context(Call::cuCtxPushCurrent_v2, context)?;
         self.stacks.entry(thread()).or_default().push(context);
         Ok(())
@@ -186,7 +187,7 @@ fn device_of(context: Token) -> Option<usize> {
 /// The calling thread's number. Unlike the standard library's it can be had while a thread's locals are being destroyed.
 fn thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
+    crate::sync::thread_local! {
         static OWN: Cell<u64> = const { Cell::new(0) };
     }
     OWN.with(|own| {

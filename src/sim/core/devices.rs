@@ -60,6 +60,8 @@ impl State {
     }
 
     pub(super) fn cuDeviceTotalMem_v2(&mut self, bytes: Out<usize>, device: c_int) -> Answer {
+        // Written for a device that does not exist, too.
+        bytes.put(0)?;
         let device = self.device(device)?;
         bytes.put(self.config.devices[device].memory as usize)
     }

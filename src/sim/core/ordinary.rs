@@ -13,6 +13,8 @@ pub(super) struct Ordinary {
     /// What was asked for.
     pub(super) size: u64,
     pub(super) device: usize,
+    /// Counted together with the [`Physical`](super::allocate::Physical) ones.
+    pub(super) number: u64,
     /// What was taken: whole granules.
     taken: u64,
     store: Store,
@@ -31,12 +33,11 @@ impl Ordinary {
 
 impl State {
     pub(super) fn cuMemGetInfo_v2(&mut self, free: Out<usize>, total: Out<usize>) -> Answer {
-        free.wanted()?;
-        total.wanted()?;
         let device = self.working_device()?;
         self.reap();
-        free.put(self.free_bytes(Place::Device(device as i32)) as usize)?;
-        total.put(self.config.devices[device].memory as usize)
+        free.put_if_wanted(self.free_bytes(Place::Device(device as i32)) as usize);
+        total.put_if_wanted(self.config.devices[device].memory as usize);
+        Ok(())
     }
 
     pub(super) fn cuMemAlloc_v2(&mut self, address: Out<u64>, size: usize) -> Answer {
@@ -53,11 +54,13 @@ impl State {
         match self.allocate(device, taken) {
             Ok((base, store)) => {
                 let size = size as u64;
+                self.issued_physicals += 1;
                 self.ordinary.insert(
                     base,
                     Ordinary {
                         size,
                         device,
+                        number: self.issued_physicals,
                         taken,
                         store,
                     },

@@ -10,6 +10,12 @@ use super::{demand, refuse, Answer, State};
 /// What a hint must be a multiple of, besides the granularity.
 const PAGE: u64 = 4096;
 
+/// Where the addresses of a process end: 128 TiB on x86-64.
+const END: u64 = 1 << 47;
+
+/// An alignment from which on no address is found: from here to the end there is but one multiple of it besides 0.
+const TOO_FAR_APART: u64 = 1 << 46;
+
 /// How many granules stay free on either side of a range, unless a hint asks for less: a mapping may run over the end of
 /// its reservation, and should not meet a neighbour at once.
 const GAP: u64 = 16;
@@ -28,9 +34,13 @@ impl State {
         let granule = self.granule();
         demand(flags == 0)?;
         demand(size != 0 && size % granule == 0)?;
-        demand(alignment == 0 || alignment.is_power_of_two())?;
+        demand(alignment == 0 || alignment.is_power_of_two() && alignment < 1 << 63)?;
         demand(hint % PAGE == 0 && hint % granule == 0)?;
         let alignment = alignment.max(granule);
+        demand(hint % alignment == 0)?;
+        if hint >= END || alignment >= TOO_FAR_APART {
+            return refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+        }
         let base = self.take_addresses(size, alignment, hint)?;
         self.reservations.insert(base, size);
         address.put(base)

@@ -6,7 +6,7 @@ use crate::sys::{CUmemAllocationHandleType, CUmemFabricHandle, CUresult, Call};
 
 use super::super::place::Place;
 use super::abi::{Out, Raw};
-use super::allocate::{Physical, FABRIC, POSIX};
+use super::allocate::{Physical, FABRIC, POSIX, WIN32, WIN32_KMT};
 use super::fabric;
 use super::store::{Origin, Shared};
 use super::{demand, invalid, refuse, Answer, State};
@@ -51,6 +51,7 @@ impl State {
             // The descriptor itself stands in the pointer's place.
             POSIX => self.import_fd(shareable.bits() as isize)?,
             FABRIC => self.import_fabric(&shareable.get()?)?,
+            WIN32 | WIN32_KMT => return refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED),
             _ => return invalid(),
         };
         handle.put(self.new_handle(physical, true))

@@ -80,6 +80,9 @@ impl State {
             | CUevent_flags::CU_EVENT_INTERPROCESS.0;
         event.wanted()?;
         demand(flags & !KNOWN == 0)?;
+        // Another process could not be told the time.
+        let untimed = flags & CUevent_flags::CU_EVENT_DISABLE_TIMING.0 != 0;
+        demand(untimed || flags & CUevent_flags::CU_EVENT_INTERPROCESS.0 == 0)?;
         let device = self.working_device()?;
         let token = self.new_token();
         let made = Event {

@@ -1,0 +1,130 @@
+//! Answers that cannot be so: each is checked before anything is built on it, and an error names both sides.
+
+use std::ffi::c_int;
+use std::ops::Range;
+
+use super::RawHandle;
+use crate::bytes::Bytes;
+use crate::error::{Attempt, DriverFailure, Error, Result};
+use crate::sys::{CUcontext, Call};
+use crate::Code;
+
+/// A count, a version or a device's number: C has it signed, but it is none below zero.
+pub(super) fn number(call: Call, value: c_int) -> Result<u32> {
+    u32::try_from(value).map_err(|_| {
+        Error::disagreement(
+            format!("what {call} gives is not negative"),
+            format!("says {value}"),
+        )
+    })
+}
+
+/// Yes or no, as 1 or 0.
+pub(super) fn truth(call: Call, value: c_int) -> Result<bool> {
+    match value {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(Error::disagreement(
+            format!("{call} answers 0 or 1"),
+            format!("says {other}"),
+        )),
+    }
+}
+
+/// A handle is never 0: the driver itself refuses to map and to release that.
+pub(super) fn handle(call: Call, raw: RawHandle) -> Result<RawHandle> {
+    match raw {
+        0 => Err(Error::disagreement(
+            format!("{call} gives a handle when it succeeds"),
+            "says SUCCESS and gives 0".into(),
+        )),
+        raw => Ok(raw),
+    }
+}
+
+/// Whether this can be a context at all.
+pub(super) fn context(raw: CUcontext) -> Result<CUcontext> {
+    match raw.is_null() {
+        true => Err(Error::disagreement(
+            format!(
+                "{} gives a context when it succeeds",
+                Call::cuDevicePrimaryCtxRetain
+            ),
+            "says SUCCESS and gives null".into(),
+        )),
+        false => Ok(raw),
+    }
+}
+
+/// Free and all bytes of a device.
+pub(super) fn memory(free: usize, total: usize) -> Result<(usize, usize)> {
+    match free <= total {
+        true => Ok((free, total)),
+        false => Err(Error::disagreement(
+            "no more memory can be free than there is".into(),
+            format!("says that {free} of {total} bytes are free"),
+        )),
+    }
+}
+
+/// The range that lies at an address, as the driver was asked for it.
+pub(super) fn range_at(address: u64, base: u64, size: usize) -> Result<(u64, usize)> {
+    let inside = address
+        .checked_sub(base)
+        .is_some_and(|offset| offset < size as u64);
+    match inside && base.checked_add(size as u64).is_some() {
+        true => Ok((base, size)),
+        false => Err(Error::disagreement(
+            format!("the range at {address:#x} contains that address"),
+            format!("says that it is {} at {base:#x}", Bytes(size)),
+        )),
+    }
+}
+
+/// Reserved addresses: aligned as asked and to the unit, and with an end.
+pub(super) fn addresses(base: u64, size: usize, alignment: usize) -> Result<Range<u64>> {
+    let theirs = || format!("reserved {} at {base:#x}", Bytes(size));
+    if base == 0 || base & (alignment as u64 - 1) != 0 {
+        return Err(Error::disagreement(
+            format!("a reservation begins at a multiple of {alignment} other than 0"),
+            theirs(),
+        ));
+    }
+    match base.checked_add(size as u64) {
+        Some(end) => Ok(base..end),
+        None => Err(Error::disagreement(
+            "a reservation ends where addresses end, if not before".into(),
+            theirs(),
+        )),
+    }
+}
+
+/// What this crate's state says against an INVALID_VALUE, if it says anything.
+///
+/// Each of these calls is made only for what the types above own, so the value *is* valid as far as this crate can know. Setting
+/// access is not among them: the driver also refuses rights of a device that cannot reach the memory.
+pub(super) fn contradicted(failure: &DriverFailure) -> Option<String> {
+    if failure.code != Code::ERROR_INVALID_VALUE {
+        return None;
+    }
+    match (failure.call, &failure.attempt) {
+        (Call::cuMemUnmap, Attempt::Range { address, size }) => {
+            Some(format!("{} at {address:#x} are mapped", Bytes(*size)))
+        }
+        (Call::cuMemMap, Attempt::Range { address, size }) => Some(format!(
+            "{} at {address:#x} are reserved and free",
+            Bytes(*size)
+        )),
+        (Call::cuMemAddressFree, Attempt::Range { address, size }) => Some(format!(
+            "{} at {address:#x} are reserved, and nothing is mapped there",
+            Bytes(*size)
+        )),
+        (Call::cuMemRelease, Attempt::Handle { .. }) => {
+            Some("the handle is held and was not released".into())
+        }
+        (Call::cuMemGetAccess, Attempt::Access { address, .. }) => {
+            Some(format!("memory is mapped at {address:#x}"))
+        }
+        _ => None,
+    }
+}

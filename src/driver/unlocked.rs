@@ -1,0 +1,302 @@
+//! No lock of this crate is held while the driver is called.
+//!
+//! Before and after every call that the crate makes, another thread goes through all that a lock guards. It is kept waiting only where the
+//! calling thread holds one of those locks.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::{channel, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::sim::{Interposer, SimDevice, Simulation};
+use crate::sync::lock;
+use crate::sys::{
+    for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemAccessDesc,
+    CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
+    CUmemGenericAllocationHandle, CUmemLocation, CUmemRangeHandleType, CUpointer_attribute,
+    CUresult, CUstream, CUuuid, Call, DriverCalls,
+};
+use crate::{
+    reset_leak_hook, Access, Allocation, AllocationProps, Driver, Error, Fence, HandleTypes,
+    MappingId, Reservation,
+};
+
+/// Far longer than a visit takes on a busy machine: who waits so long waits for a lock.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const G: usize = 2 << 20;
+
+thread_local! {
+    /// Whether the calls of this thread are a visitor's.
+    static VISITING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A simulated driver that has a visitor come before and after every call, and can make one call fail.
+#[derive(Clone)]
+struct Watched {
+    inner: Simulation,
+    notes: Arc<Notes>,
+}
+
+struct Notes {
+    visitor: Mutex<Option<Sender<Visit>>>,
+    seen: Mutex<BTreeSet<Call>>,
+    /// The calls during which the visitor was kept waiting.
+    locked: Mutex<BTreeSet<Call>>,
+    /// Counts down to the call that fails.
+    until_failure: AtomicI64,
+}
+
+/// Answered when the visitor has been through.
+type Visit = Sender<()>;
+
+impl Watched {
+    /// The call with this number fails; none if it is 0.
+    fn failing_at(number: i64) -> Self {
+        let devices = Simulation::builder()
+            .device(SimDevice::new())
+            .device(SimDevice::new());
+        Watched {
+            inner: devices.ledger_only().build().unwrap(),
+            notes: Arc::new(Notes {
+                visitor: Mutex::default(),
+                seen: Mutex::default(),
+                locked: Mutex::default(),
+                until_failure: AtomicI64::new(number),
+            }),
+        }
+    }
+
+    fn visit(&self, call: Call, patience: Duration) {
+        let Some(visitor) = self.notes.visitor.lock().unwrap().clone() else {
+            return;
+        };
+        let (done, wait) = channel();
+        visitor.send(done).unwrap();
+        if wait.recv_timeout(patience).is_err() {
+            self.notes.locked.lock().unwrap().insert(call);
+        }
+    }
+
+    fn around(&self, call: Call, body: impl FnOnce() -> CUresult) -> CUresult {
+        if VISITING.get() {
+            return body();
+        }
+        self.notes.seen.lock().unwrap().insert(call);
+        self.visit(call, PATIENCE);
+        let result = match self.notes.until_failure.fetch_sub(1, Ordering::Relaxed) {
+            1 => CUresult::CUDA_ERROR_UNKNOWN,
+            _ => body(),
+        };
+        self.visit(call, PATIENCE);
+        result
+    }
+}
+
+macro_rules! watch {
+    ($($name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {
+        // SAFETY: each call goes on with its arguments untouched, or does nothing and answers an error.
+        unsafe impl DriverCalls for Watched {
+            fn provides(&self, call: Call) -> bool {
+                self.inner.provides(call)
+            }
+
+            $(
+                unsafe fn $name(&self, $($arg: $ty),*) -> CUresult {
+                    // SAFETY: the arguments are the caller's own.
+                    self.around(Call::$name, || unsafe { self.inner.$name($($arg),*) })
+                }
+            )*
+        }
+    };
+}
+for_each_call!(watch);
+
+/// Takes every lock there is: those of the granularities, the contexts, the quarantine, the leak hook and the interposer. On a device of
+/// its own, so that the other thread finds nothing done.
+fn go_through_all(driver: &Driver, interposer: &Interposer) {
+    let device = driver.device(1).unwrap();
+    AllocationProps::on(&device).granularity().unwrap();
+    drop(device.make_current().unwrap());
+    let _pieces = driver.quarantined();
+    reset_leak_hook();
+    assert!(!interposer.log().is_empty());
+}
+
+fn start_visitor(
+    watched: &Watched,
+    driver: &Driver,
+    interposer: &Arc<Interposer>,
+) -> JoinHandle<()> {
+    let (ask, asked) = channel::<Visit>();
+    *watched.notes.visitor.lock().unwrap() = Some(ask);
+    let (driver, interposer) = (driver.clone(), interposer.clone());
+    thread::spawn(move || {
+        VISITING.set(true);
+        for done in asked {
+            go_through_all(&driver, &interposer);
+            // Nobody listens any more where patience was lost.
+            let _ = done.send(());
+        }
+    })
+}
+
+/// Everything the crate does, on a driver of which one call fails.
+fn run(fails_at: i64) -> (Watched, Result<(), Error>) {
+    let watched = Watched::failing_at(fails_at);
+    let interposer = Arc::new(Interposer::new(watched.clone()));
+    let result = Driver::from_calls(interposer.clone()).and_then(|driver| {
+        let visitor = start_visitor(&watched, &driver, &interposer);
+        let result = everything(&driver);
+        let reclaimed = driver.reclaim();
+        *watched.notes.visitor.lock().unwrap() = None;
+        visitor.join().unwrap();
+        reclaimed.and(result)
+    });
+    (watched, result)
+}
+
+fn everything(driver: &Driver) -> Result<(), Error> {
+    let device = driver.device(0)?;
+    assert_eq!(driver.device_by_uuid(device.uuid()?)?.ordinal(), 0);
+    device.name()?;
+    device.capabilities()?;
+    device.total_memory()?;
+    device.can_access_peer(&driver.device(1)?)?;
+    let props = AllocationProps::on(&device);
+    let page = props.create(G)?;
+    page.granted()?;
+    let other = props.clone().shareable_as(HandleTypes::POSIX_FD);
+    let raw = other.create(G)?.into_raw().expect("not shared");
+    // SAFETY: the handle is live, and its count is nobody's.
+    let other = unsafe { Allocation::from_raw(driver, raw, G) }?;
+
+    let mut kv = Reservation::builder(16 * G)
+        .access(&device, Access::ReadWrite)
+        .reserve(driver)?;
+    let first = kv.map(0, 2 * G, &props)?;
+    let second = kv.map_existing(2 * G, &page)?;
+    kv.map_existing(3 * G, &other)?;
+    kv.map_releasing(4 * G, G, &props)?;
+    kv.write(G, &[1; 8])?;
+    kv.fill(3 * G, G, 2)?;
+    kv.copy_within(4 * G, 3 * G, 8)?;
+    kv.read(G, &mut [0; 8])?;
+    kv.set_access(0, 2 * G, &device, Access::Read)?;
+    kv.grant(&driver.device(1)?, Access::Read)?;
+    kv.access_of(0, &device)?;
+    device.free_memory()?;
+    assert!(driver.is_vmm(kv.base())?);
+    Allocation::retain(driver, kv.base())?
+        .release()
+        .map_err(|failed| failed.error)?;
+    drop(page);
+
+    waiting(driver, &mut kv, first)?;
+    kv.unmap(second)?;
+    kv.unmap_range(3 * G, 2 * G)?;
+    kv.map(0, G, &props)?;
+    let kept = kv.close_keeping().map_err(|failed| failed.error)?;
+    assert_eq!(kept.len(), 1);
+    drop(kept);
+
+    let mut kv = Reservation::builder(G).reserve(driver)?;
+    kv.map(0, G, &props)?;
+    drop(kv);
+    let kv = Reservation::builder(G).reserve(driver)?;
+    let fence = Fence::default_stream(&device);
+    let closing = kv
+        .close_in_background(fence)
+        .map_err(|failed| failed.error)?;
+    closing.join().map_err(|failed| failed.error)
+}
+
+/// Unmaps once an event and a stream are through, looking and waiting.
+fn waiting(driver: &Driver, kv: &mut Reservation, block: MappingId) -> Result<(), Error> {
+    let device = driver.device(0)?;
+    let mut event: CUevent = std::ptr::null_mut();
+    let guard = device.make_current()?;
+    // SAFETY: the pointer is a local's. The call is a stranger's, and does not fail.
+    let made = unsafe { driver.calls_raw().cuEventCreate(&mut event, 0) };
+    if made != CUresult::CUDA_SUCCESS {
+        return Ok(()); // The one call that is made to fail.
+    }
+    drop(guard);
+    let soon = Duration::from_secs(60);
+    // SAFETY: the event lives until the driver's end.
+    let fences = unsafe {
+        [
+            Fence::event(&device, event),
+            Fence::event(&device, event).within(soon),
+        ]
+    };
+    let [waits, looks] = fences;
+    kv.unmap_range_after(3 * G, G, waits)?;
+    kv.unmap_range_after(4 * G, G, looks)?;
+    kv.unmap_after(block, Fence::default_stream(&device).within(soon))?;
+    let props = AllocationProps::on(&device);
+    kv.map(3 * G, G, &props)?;
+    kv.map(4 * G, G, &props).map(drop)
+}
+
+/// The calls that the safe layers make, read off the file that makes them.
+fn calls_made_by_the_crate() -> BTreeSet<&'static str> {
+    let names = include_str!("calls.rs").split("self.cu").skip(1);
+    names
+        .map(|rest| rest.split('(').next().unwrap_or_default())
+        .collect()
+}
+
+#[test]
+fn no_lock_is_held_over_a_driver_call() {
+    let (watched, result) = run(0);
+    result.unwrap();
+    let seen = watched.notes.seen.lock().unwrap().clone();
+    let seen: BTreeSet<&str> = seen.iter().map(|call| &call.symbol()[2..]).collect();
+    let missed: Vec<_> = calls_made_by_the_crate()
+        .difference(&seen)
+        .copied()
+        .collect();
+    assert_eq!(missed, Vec::<&str>::new(), "never made here");
+    assert_eq!(*watched.notes.locked.lock().unwrap(), BTreeSet::new());
+}
+
+#[test]
+fn none_is_held_while_what_failed_is_undone() {
+    for number in 1.. {
+        let (watched, result) = run(number);
+        assert_eq!(
+            *watched.notes.locked.lock().unwrap(),
+            BTreeSet::new(),
+            "when call {number} failed"
+        );
+        if watched.notes.until_failure.load(Ordering::Relaxed) > 0 {
+            // There are not so many calls.
+            result.unwrap();
+            assert!(number > 100, "only {number} calls were made");
+            return;
+        }
+    }
+}
+
+#[test]
+fn the_visitor_is_kept_waiting_by_a_lock() {
+    let watched = Watched::failing_at(0);
+    let interposer = Arc::new(Interposer::new(watched.clone()));
+    let driver = Driver::from_calls(interposer.clone()).unwrap();
+    let visitor = start_visitor(&watched, &driver, &interposer);
+    let held = lock(&driver.inner.quarantine);
+    watched.visit(Call::cuMemUnmap, Duration::from_millis(100));
+    drop(held);
+    *watched.notes.visitor.lock().unwrap() = None;
+    visitor.join().unwrap();
+    assert_eq!(
+        *watched.notes.locked.lock().unwrap(),
+        BTreeSet::from([Call::cuMemUnmap])
+    );
+}
