@@ -50,6 +50,7 @@
 //! | what to wait for before memory goes | [`Fence`], [`Closing`] |
 //! | memory of other processes, or for them; whole spans; memory that other code mapped | [`share`], [`HandleType`] |
 //! | errors | [`Error`], [`Code`], [`CloseError`], [`ReleaseError`] |
+//! | parcels of bytes and descriptors between processes | [`share::wire`] |
 //! | what `Drop` could not undo | [`set_leak_hook`], [`Leak`] |
 //! | raw declarations, the loader, how the build finds `cuda.h` | [`sys`] |
 #![cfg_attr(

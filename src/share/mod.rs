@@ -33,6 +33,9 @@
 //! # Ok::<_, cuda_vmm::Error>(())
 //! ```
 //!
+//! The bytes and the descriptors travel by whatever the application has; [`wire`] brings Unix sockets, a server and groups of
+//! ranks.
+//!
 //! # What holds memory, and what does not
 //!
 //! - An exported **fd** pins the memory by itself, wherever it is open, and after its maker has gone. It is closed on exec. An import does not need
@@ -61,6 +64,7 @@ mod scratch;
 mod source;
 mod span;
 mod walk;
+pub mod wire;
 
 pub use crate::descriptor::{DecodeError, Descriptor, Home, Piece, SharedAllocation};
 pub use crate::handle_type::{FabricHandle, HandleType, Refusal, Unavailable};

@@ -72,16 +72,21 @@ pub fn play(role: &str) -> Result<(), String> {
     ))
 }
 
+/// This program again in the given part, to be started as the caller likes.
+pub fn again(role: &str) -> Result<Command, String> {
+    let program =
+        std::env::current_exe().map_err(|error| format!("where this program lies: {error}"))?;
+    let mut command = Command::new(program);
+    command.env(ROLE, role).stdin(Stdio::null());
+    Ok(command)
+}
+
 /// Runs this program again in the given part, and gives how it ended and what it wrote.
 ///
 /// For what can only be seen in a process of its own: the state before the first call, a fork, the end of a process, a
 /// context that is lost.
 pub fn perform(role: &str) -> Result<Output, String> {
-    let program =
-        std::env::current_exe().map_err(|error| format!("where this program lies: {error}"))?;
-    Command::new(program)
-        .env(ROLE, role)
-        .stdin(Stdio::null())
+    again(role)?
         .output()
         .map_err(|error| format!("starting this program again: {error}"))
 }

@@ -1,0 +1,257 @@
+//! The thread of a server: one wait for all its sockets.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::client::Client;
+use super::report::ServerReport;
+use super::watch::Watch;
+use super::ServerBuilder;
+use crate::share::wire::error::{Step, WireError};
+use crate::share::wire::frame::Frame;
+use crate::share::wire::host::HostId;
+use crate::share::wire::link::{Link, Wait};
+use crate::share::wire::listener::Listener;
+use crate::share::wire::peer::Peer;
+use crate::share::wire::syscalls;
+use crate::share::wire::talk::ALONE;
+use crate::share::wire::wait::{earlier, PAUSE};
+
+/// How long nothing is accepted after the process could not: the connection stays readable, and asking at once would
+/// be asking for ever.
+const REST: Duration = Duration::from_millis(50);
+
+/// The numbers of what is no client.
+const STOPPED: u64 = 0;
+const LISTENER: u64 = 1;
+
+/// All that the thread owns.
+pub(super) struct Service {
+    builder: ServerBuilder,
+    listener: Listener,
+    /// The listener is watched for connections.
+    listens: bool,
+    rests_until: Option<Instant>,
+    /// Kept open for as long as it is watched.
+    _stopped: UnixStream,
+    report: Arc<Mutex<ServerReport>>,
+    watch: Watch,
+    clients: HashMap<u64, Client>,
+    next_number: u64,
+    /// Who is to be done by when. All have the same time, so the first to come is the first to be late.
+    deadlines: VecDeque<(Instant, u64)>,
+    /// Clients for which the kernel does not say when it is worth trying again.
+    pausing: BTreeSet<u64>,
+}
+
+impl Service {
+    /// Finds out what every client would fail of, before there is one.
+    pub fn new(
+        builder: ServerBuilder,
+        listener: Listener,
+        stopped: UnixStream,
+        report: Arc<Mutex<ServerReport>>,
+    ) -> Result<Service, WireError> {
+        let host = HostId::here().map_err(WireError::io(Step::Opening))?;
+        builder.parcel.announcement(ALONE, host)?;
+        let watching = |listener: &Listener, stopped: &UnixStream| {
+            let watch = Watch::new()?;
+            watch.add(STOPPED, stopped.as_fd(), Wait::Readable)?;
+            watch.add(LISTENER, listener.socket(), Wait::Readable)?;
+            Ok(watch)
+        };
+        Ok(Service {
+            watch: watching(&listener, &stopped).map_err(WireError::io(Step::Opening))?,
+            builder,
+            listener,
+            listens: true,
+            rests_until: None,
+            _stopped: stopped,
+            report,
+            clients: HashMap::new(),
+            next_number: LISTENER + 1,
+            deadlines: VecDeque::new(),
+            pausing: BTreeSet::new(),
+        })
+    }
+
+    /// Serves until the other end of `stopped` is closed.
+    pub fn run(mut self) {
+        let mut ready = Vec::new();
+        loop {
+            self.listen_or_not();
+            if self.watch.wait(self.next_time(), &mut ready).is_err() {
+                // Not for want of anything that a client did: look at everything, a little later.
+                std::thread::sleep(PAUSE);
+                ready.push(LISTENER);
+                ready.extend(self.clients.keys());
+            }
+            if ready.contains(&STOPPED) {
+                break;
+            }
+            ready.extend(&self.pausing);
+            for &number in &ready {
+                self.go_on(number);
+            }
+            self.end_the_late();
+            if ready.contains(&LISTENER) {
+                self.accept();
+            }
+        }
+        self.stop();
+    }
+
+    /// Watches the listener as long as there is room for a client, and the process is not known to be short of anything.
+    fn listen_or_not(&mut self) {
+        let now = Instant::now();
+        self.rests_until = self.rests_until.filter(|&until| until > now);
+        let listens = self.rests_until.is_none() && self.clients.len() < self.builder.most_clients;
+        if listens != self.listens {
+            let wait = if listens { Wait::Readable } else { Wait::Pause };
+            let changed = self.watch.change(LISTENER, self.listener.socket(), wait);
+            // One that could not be changed is changed the next time; meanwhile it is asked more often than need be, or at the next
+            // event.
+            if changed.is_ok() {
+                self.listens = listens;
+            } else {
+                self.rests_until = Some(now + REST);
+            }
+        }
+    }
+
+    /// When something is to be done even if no socket is ready.
+    fn next_time(&self) -> Option<Instant> {
+        let first = self.deadlines.front().map(|&(deadline, _)| deadline);
+        let pause = (!self.pausing.is_empty()).then(|| Instant::now() + PAUSE);
+        earlier(earlier(first, self.rests_until), pause)
+    }
+
+    /// Lets a client go on, if it still is one, and watches for what it waits for next.
+    fn go_on(&mut self, number: u64) {
+        let Some(client) = self.clients.get_mut(&number) else {
+            return;
+        };
+        let waited = client.wait();
+        match client.step(&self.builder.parcel) {
+            Ok(true) => return self.end(number, None),
+            Ok(false) => {}
+            Err(error) => return self.end(number, Some(error)),
+        }
+        let wait = client.wait();
+        if wait == Wait::Pause {
+            self.pausing.insert(number);
+        } else {
+            self.pausing.remove(&number);
+        }
+        if wait != waited {
+            let changed = self.watch.change(number, client.socket(), wait);
+            if let Err(error) = changed.map_err(WireError::io(client.at())) {
+                self.end(number, Some(error));
+            }
+        }
+    }
+
+    fn end_the_late(&mut self) {
+        let now = Instant::now();
+        while let Some(&(deadline, number)) = self.deadlines.front() {
+            match self.clients.get(&number) {
+                Some(_) if deadline > now => break,
+                Some(client) => {
+                    let at = client.at();
+                    self.end(number, Some(WireError::TimedOut { at }));
+                }
+                None => {}
+            }
+            self.deadlines.pop_front();
+        }
+    }
+
+    /// Is done with a client, which has the parcel unless there is an error.
+    fn end(&mut self, number: u64, error: Option<WireError>) {
+        let Some(client) = self.clients.remove(&number) else {
+            return;
+        };
+        self.pausing.remove(&number);
+        self.watch.remove(client.socket());
+        match error {
+            None => self.report().served += 1,
+            Some(error) => {
+                let (peer, reason) = (client.peer(), error.to_string());
+                self.report().refuse(Some(peer), error);
+                client.refuse(&reason);
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        while self.clients.len() < self.builder.most_clients {
+            match syscalls::accept(self.listener.socket()) {
+                Ok(socket) => self.admit(socket),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    self.report().accept_failures += 1;
+                    self.rests_until = Some(Instant::now() + REST);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, socket: OwnedFd) {
+        let peer = match Peer::of(socket.as_fd()) {
+            Ok(peer) => peer,
+            Err(error) => return self.turn_away(socket, None, error),
+        };
+        // A closure that panics has not allowed anything; the thread is everybody's and goes on.
+        let allowed = catch_unwind(AssertUnwindSafe(|| (self.builder.allow)(&peer)));
+        if !allowed.unwrap_or(false) {
+            return self.turn_away(socket, Some(peer), WireError::NotAllowed { peer });
+        }
+        let client = match Client::new(socket, peer, &self.builder.parcel) {
+            Ok(client) => client,
+            Err(error) => return self.report().refuse(Some(peer), error),
+        };
+        let number = self.next_number;
+        self.next_number += 1;
+        let added = self.watch.add(number, client.socket(), client.wait());
+        self.clients.insert(number, client);
+        // A time beyond all counting never comes.
+        if let Some(deadline) = Instant::now().checked_add(self.builder.timeout) {
+            self.deadlines.push_back((deadline, number));
+        }
+        match added {
+            Ok(()) => self.go_on(number),
+            Err(error) => self.end(number, Some(WireError::io(Step::Opening)(error))),
+        }
+    }
+
+    fn turn_away(&self, socket: OwnedFd, peer: Option<Peer>, error: WireError) {
+        let reason = error.to_string();
+        self.report().refuse(peer, error);
+        if let Ok(mut link) = Link::new(socket) {
+            link.abort(&Frame::Refused { reason });
+        }
+    }
+
+    /// Tells everybody, those who wait to be accepted too.
+    fn stop(mut self) {
+        let numbers: Vec<u64> = self.clients.keys().copied().collect();
+        for number in numbers {
+            // An answer that is there already counts: the client has it behind it.
+            self.go_on(number);
+            self.end(number, Some(WireError::Stopped));
+        }
+        let reason = WireError::Stopped.to_string();
+        self.listener.close(&Frame::Refused { reason });
+    }
+
+    fn report(&self) -> MutexGuard<'_, ServerReport> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
