@@ -64,7 +64,8 @@ pub enum Unavailable {
     NotReady,
 }
 
-/// Why a device's memory cannot be shared by one kind of handle: the call that said so when it was tried, and its answer.
+/// Why a device's memory cannot be shared by one kind of handle: the call that said so when it was tried, and its
+/// answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
@@ -81,8 +82,8 @@ pub struct Refusal {
 impl Refusal {
     /// The refusal that a code is, if it is one.
     ///
-    /// Only for calls whose arguments are known to be good but for the handle type: elsewhere INVALID_VALUE is a mistake
-    /// of the caller's.
+    /// Only for calls whose arguments are known to be good but for the handle type: elsewhere INVALID_VALUE is a
+    /// mistake of the caller's.
     pub(crate) fn of(handle_type: HandleType, call: Call, code: Code) -> Option<Refusal> {
         let meaning = match code {
             Code::ERROR_NOT_PERMITTED

@@ -1,8 +1,8 @@
 //! Which allocation is which: a name that is told to other processes.
 //!
-//! A handle's value will not do: the driver gives it to other memory when the first is gone. A name is given when it is first asked for,
-//! and is held by whatever holds the memory in this process (an allocation, a mapping). While one of them lives, the value
-//! means that memory and nothing else, so that whoever else comes by it gets the same name.
+//! A handle's value will not do: the driver gives it to other memory when the first is gone. A name is given when it is
+//! first asked for, and is held by whatever holds the memory in this process (an allocation, a mapping). While one of
+//! them lives, the value means that memory and nothing else, so that whoever else comes by it gets the same name.
 
 use std::collections::hash_map::RandomState;
 use std::collections::HashMap;

@@ -12,8 +12,8 @@
 //! | each allocation | id 16, size 8, kind of place 1 (1 device, 2 host, 3 NUMA node), place 16 (UUID; node 4 and zeros; zeros), and for fabric the handle 64 |
 //! | each piece | offset 8, allocation 4 |
 //!
-//! A span has one form: pieces by offset, allocations by first appearance. What is not in that form is refused, so that equal spans are equal
-//! bytes whoever wrote them.
+//! A span has one form: pieces by offset, allocations by first appearance. What is not in that form is refused, so that
+//! equal spans are equal bytes whoever wrote them.
 
 use std::collections::HashSet;
 
@@ -68,7 +68,8 @@ impl Descriptor {
     ///
     /// # Errors
     ///
-    /// What is wrong, with its numbers. No more is allocated than the bytes themselves are long, times a small constant.
+    /// What is wrong, with its numbers. No more is allocated than the bytes themselves are long, times a small
+    /// constant.
     pub fn decode(bytes: &[u8]) -> Result<Descriptor, DecodeError> {
         let mut reader = Reader { bytes, at: 0 };
         let header = Header::read(&mut reader)?;

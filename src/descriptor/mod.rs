@@ -14,9 +14,9 @@ pub(crate) const PAGE: u64 = 4096;
 
 /// A shared span: which allocations lie where in it, and what may be done with them.
 ///
-/// It holds neither process ids nor descriptor numbers nor addresses, so that it means the same to every process that gets it, and two
-/// exports of the same span are the same bytes. As POSIX fds are passed beside it, one for each of [`allocations`](Self::allocations) in their order;
-/// fabric handles stand in it.
+/// It holds neither process ids nor descriptor numbers nor addresses, so that it means the same to every process that
+/// gets it, and two exports of the same span are the same bytes. As POSIX fds are passed beside it, one for each of
+/// [`allocations`](Self::allocations) in their order; fabric handles stand in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Descriptor {
     pub(crate) size: u64,

@@ -68,8 +68,9 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// [`Error::DriverNotFound`] without a driver, [`Error::StubLibrary`] where a toolkit's stub was found in its place,
-    /// [`Error::ForkedChild`] where a parent process has loaded it before, else what the library or `cuInit` answered.
+    /// [`Error::DriverNotFound`] without a driver, [`Error::StubLibrary`] where a toolkit's stub was found in its
+    /// place, [`Error::ForkedChild`] where a parent process has loaded it before, else what the library or `cuInit`
+    /// answered.
     #[doc(alias = "cuInit")]
     pub fn load() -> Result<Driver> {
         Driver::from_library(Library::open()?)
@@ -209,8 +210,8 @@ impl Driver {
         })
     }
 
-    /// Ends an operation by giving back a piece that it needed: after a failure as a part of undoing it; else a refusal is
-    /// the operation's failure, and the piece is tried once more.
+    /// Ends an operation by giving back a piece that it needed: after a failure as a part of undoing it; else a refusal
+    /// is the operation's failure, and the piece is tried once more.
     pub(crate) fn settle<T>(&self, piece: Piece, result: Result<T>) -> Result<T> {
         let error = match result {
             Err(error) => error,

@@ -49,8 +49,8 @@ impl Reservation {
         })
     }
 
-    /// A hold on the memory of each mapping of a range that cuts none, with its offset in that range: a share of the allocation it was
-    /// mapped from, or else one more count.
+    /// A hold on the memory of each mapping of a range that cuts none, with its offset in that range: a share of the
+    /// allocation it was mapped from, or else one more count.
     pub(crate) fn hold(&self, offset: usize, size: usize) -> Result<Vec<(usize, Allocation)>> {
         let mut held: Vec<(usize, Allocation)> = Vec::new();
         for mapping in self.whole_mappings_in(offset, size)? {

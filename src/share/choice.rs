@@ -54,10 +54,12 @@ impl fmt::Display for Choice {
 }
 
 impl Device {
-    /// The first kind of handle, in this order ([`HandleType::DEFAULT_ORDER`], or one's own), by which this device's memory can be shared.
+    /// The first kind of handle, in this order ([`HandleType::DEFAULT_ORDER`], or one's own), by which this device's
+    /// memory can be shared.
     ///
-    /// Each is tried with one granule: created, exported, imported, and given back. What came of it is kept for this driver and the
-    /// device's UUID until it is [forgotten](Device::forget_handle_types); a fabric that is not ready is asked again every time.
+    /// Each is tried with one granule: created, exported, imported, and given back. What came of it is kept for this
+    /// driver and the device's UUID until it is [forgotten](Device::forget_handle_types); a fabric that is not ready is
+    /// asked again every time.
     ///
     /// ```
     /// # use cuda_vmm::{sim::Simulation, Driver, HandleType};
@@ -75,8 +77,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Any failure that does not mean "not here": out of memory, a lost context, a driver that has shut down. A refusal to give back
-    /// what was tried is one too.
+    /// Any failure that does not mean "not here": out of memory, a lost context, a driver that has shut down. A refusal
+    /// to give back what was tried is one too.
     pub fn choose_handle_type(&self, order: &[HandleType]) -> Result<Choice> {
         let uuid = self.uuid()?;
         let mut refusals = Vec::new();

@@ -14,14 +14,16 @@ use crate::recipe::HandleTypes;
 use crate::reservation::Reservation;
 
 impl Allocation {
-    /// A file descriptor that names this memory to whichever process on this machine it is passed to (`cuMemExportToShareableHandle`).
+    /// A file descriptor that names this memory to whichever process on this machine it is passed to
+    /// (`cuMemExportToShareableHandle`).
     ///
-    /// It keeps the memory until it, and every copy of it, is closed; its number means nothing elsewhere. It is closed on exec. Each call makes
-    /// another one.
+    /// It keeps the memory until it, and every copy of it, is closed; its number means nothing elsewhere. It is closed
+    /// on exec. Each call makes another one.
     ///
     /// # Errors
     ///
-    /// Before any driver call: [`Error::NotExportable`] where the allocation was not created for it, [`Error::ImportNotExportable`]. Else a driver failure.
+    /// Before any driver call: [`Error::NotExportable`] where the allocation was not created for it,
+    /// [`Error::ImportNotExportable`]. Else a driver failure.
     #[doc(alias = "cuMemExportToShareableHandle")]
     pub fn export_fd(&self) -> Result<OwnedFd> {
         exportable(self.origin(), self.handle_types(), HandleType::PosixFd)?;
@@ -29,7 +31,8 @@ impl Allocation {
         calls.mem_export_fd(self.raw(), self.size())
     }
 
-    /// A fabric handle for this memory (`cuMemExportToShareableHandle`), and a hold on the memory, which the handle by itself has not.
+    /// A fabric handle for this memory (`cuMemExportToShareableHandle`), and a hold on the memory, which the handle by
+    /// itself has not.
     ///
     /// # Errors
     ///
@@ -89,7 +92,8 @@ pub struct ExportedSpan {
     pub(super) kept: Kept,
 }
 
-/// What keeps the memory of a span that was exported by fabric handles. Of a span exported by fds it is empty: they keep it themselves.
+/// What keeps the memory of a span that was exported by fabric handles. Of a span exported by fds it is empty: they
+/// keep it themselves.
 #[derive(Default)]
 #[must_use = "memory shared by fabric handles goes with this"]
 pub struct Kept(pub(super) Vec<Allocation>);
@@ -106,7 +110,8 @@ impl ExportedSpan {
         &self.descriptor
     }
 
-    /// The descriptors that go with it, one for each allocation, in their order. They can be passed on any number of times.
+    /// The descriptors that go with it, one for each allocation, in their order. They can be passed on any number of
+    /// times.
     pub fn fds(&self) -> &[OwnedFd] {
         &self.fds
     }
@@ -118,15 +123,18 @@ impl ExportedSpan {
 }
 
 impl Reservation {
-    /// Exports what is mapped in `[offset, offset + size)`, a range that cuts no mapping and may have holes, for others to read, or to read
-    /// and write.
+    /// Exports what is mapped in `[offset, offset + size)`, a range that cuts no mapping and may have holes, for others
+    /// to read, or to read and write.
     ///
-    /// Memory that is mapped several times is exported once. A mapping whose handle was given up is exported all the same.
+    /// Memory that is mapped several times is exported once. A mapping whose handle was given up is exported all the
+    /// same.
     ///
     /// # Errors
     ///
-    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::PartialMapping`], [`Error::Hole`] (nothing is mapped there at all),
-    /// [`Error::Quarantined`], [`Error::NotExportable`], [`Error::ImportNotExportable`], [`Error::NothingOffered`]. After a driver failure nothing is exported.
+    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`],
+    /// [`Error::PartialMapping`], [`Error::Hole`] (nothing is mapped there at all), [`Error::Quarantined`],
+    /// [`Error::NotExportable`], [`Error::ImportNotExportable`], [`Error::NothingOffered`]. After a driver failure
+    /// nothing is exported.
     #[doc(alias = "cuMemExportToShareableHandle")]
     pub fn export_span(
         &self,

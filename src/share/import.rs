@@ -18,13 +18,14 @@ use crate::range::aligned;
 impl Allocation {
     /// The memory that another process exported as this file descriptor (`cuMemImportFromShareableHandle`).
     ///
-    /// The descriptor stays the caller's and can be closed afterwards. `size` is what the other process says; that it is true is found
-    /// out by mapping the memory, for a moment, at addresses of its own. The [location](Allocation::location) is as this process numbers devices.
+    /// The descriptor stays the caller's and can be closed afterwards. `size` is what the other process says; that it
+    /// is true is found out by mapping the memory, for a moment, at addresses of its own. The
+    /// [location](Allocation::location) is as this process numbers devices.
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroSize`], [`Error::Misaligned`], [`Error::WrongSize`], [`Error::NotAnExport`] with what is wrong with the descriptor, as far as can be
-    /// seen, or another driver failure. Nothing is imported then.
+    /// [`Error::ZeroSize`], [`Error::Misaligned`], [`Error::WrongSize`], [`Error::NotAnExport`] with what is wrong with
+    /// the descriptor, as far as can be seen, or another driver failure. Nothing is imported then.
     #[doc(alias = "cuMemImportFromShareableHandle")]
     pub fn import_fd(driver: &Driver, fd: BorrowedFd<'_>, size: usize) -> Result<Allocation> {
         Allocation::import_sized(driver, Source::Fd(fd), size)
@@ -35,7 +36,8 @@ impl Allocation {
     ///
     /// # Errors
     ///
-    /// As [`import_fd`](Self::import_fd); NOT_SUPPORTED or INVALID_HANDLE, among others, where the handle names nothing.
+    /// As [`import_fd`](Self::import_fd); NOT_SUPPORTED or INVALID_HANDLE, among others, where the handle names
+    /// nothing.
     #[doc(alias = "cuMemImportFromShareableHandle")]
     pub fn import_fabric(
         driver: &Driver,

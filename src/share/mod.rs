@@ -1,8 +1,9 @@
 //! Sharing memory with other processes.
 //!
-//! Memory that was created [`shareable_as`](crate::AllocationProps::shareable_as) a POSIX fd or a fabric handle can be exported, and imported elsewhere. One
-//! allocation goes as [`Allocation::export_fd`](crate::Allocation::export_fd) and [`Allocation::import_fd`](crate::Allocation::import_fd); a whole span of a
-//! reservation, with its holes and mirrors, goes as a [`Descriptor`] with file descriptors beside it:
+//! Memory that was created [`shareable_as`](crate::AllocationProps::shareable_as) a POSIX fd or a fabric handle can be
+//! exported, and imported elsewhere. One allocation goes as [`Allocation::export_fd`](crate::Allocation::export_fd) and
+//! [`Allocation::import_fd`](crate::Allocation::import_fd); a whole span of a reservation, with its holes and mirrors,
+//! goes as a [`Descriptor`] with file descriptors beside it:
 //!
 //! ```
 //! # use cuda_vmm::sim::Simulation;
@@ -33,26 +34,28 @@
 //! # Ok::<_, cuda_vmm::Error>(())
 //! ```
 //!
-//! The bytes and the descriptors travel by whatever the application has; [`wire`] brings Unix sockets, a server and groups of
-//! ranks.
+//! The bytes and the descriptors travel by whatever the application has; [`wire`] brings Unix sockets, a server and
+//! groups of ranks.
 //!
 //! # What holds memory, and what does not
 //!
-//! - An exported **fd** pins the memory by itself, wherever it is open, and after its maker has gone. It is closed on exec. An import does not need
-//!   it: it can be closed then.
-//! - A **fabric handle** pins nothing. [`FabricExport`] and [`ExportedSpan`] hold the memory; keep them until every importer has it.
+//! - An exported **fd** pins the memory by itself, wherever it is open, and after its maker has gone. It is closed on
+//!   exec. An import does not need it: it can be closed then.
+//! - A **fabric handle** pins nothing. [`FabricExport`] and [`ExportedSpan`] hold the memory; keep them until every
+//!   importer has it.
 //! - An import holds the memory like any other allocation, also when its maker has died.
 //! - An import cannot be exported again; its maker shares it with the next process.
 //!
 //! # Rights
 //!
-//! What is offered comes with the span, and this crate lets an importer do no more with it. The driver does not know of it: that a process
-//! keeps to the offer is its own doing.
+//! What is offered comes with the span, and this crate lets an importer do no more with it. The driver does not know of
+//! it: that a process keeps to the offer is its own doing.
 //!
 //! # Which kind of handle
 //!
-//! A device's claim to support fabric handles is no permission. [`Device::choose_handle_type`](crate::Device::choose_handle_type) tries: it creates, exports and
-//! imports, and keeps each refusal. The processes that share must agree on one kind.
+//! A device's claim to support fabric handles is no permission.
+//! [`Device::choose_handle_type`](crate::Device::choose_handle_type) tries: it creates, exports and imports, and keeps
+//! each refusal. The processes that share must agree on one kind.
 //!
 //! Legacy IPC (`cuIpcGetMemHandle`) does not work on memory of this kind: the driver answers INVALID_VALUE.
 

@@ -9,7 +9,8 @@ use crate::location::Location;
 use crate::mapping::Mapping;
 use crate::reservation::{CloseError, Reservation, View};
 
-/// Another process's span, attached to be read. Made by [`SpanImport::attach_read_only`](super::SpanImport::attach_read_only).
+/// Another process's span, attached to be read. Made by
+/// [`SpanImport::attach_read_only`](super::SpanImport::attach_read_only).
 ///
 /// It has no operation that writes, maps or grants:
 ///

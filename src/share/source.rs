@@ -73,8 +73,8 @@ impl SpanSource {
     ///
     /// # Errors
     ///
-    /// Before any driver call: [`Error::NotExportable`], [`Error::ImportNotExportable`], [`Error::NothingOffered`]. After a driver failure nothing
-    /// is exported.
+    /// Before any driver call: [`Error::NotExportable`], [`Error::ImportNotExportable`], [`Error::NothingOffered`].
+    /// After a driver failure nothing is exported.
     #[doc(alias = "cuMemExportToShareableHandle")]
     pub fn export(&self, handle_type: HandleType, offered: Access) -> Result<ExportedSpan> {
         if !offered.reads() {
@@ -118,7 +118,8 @@ impl SpanSource {
         })
     }
 
-    /// Lets go of the allocations, with the driver's answer. Dropping does the same, and reports what the driver refuses.
+    /// Lets go of the allocations, with the driver's answer. Dropping does the same, and reports what the driver
+    /// refuses.
     ///
     /// # Errors
     ///

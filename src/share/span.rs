@@ -38,7 +38,8 @@ impl SpanImport {
         }
     }
 
-    /// What is in it. [`Descriptor::is_of_this_process`] recognises one's own export, which can be attached like any other.
+    /// What is in it. [`Descriptor::is_of_this_process`] recognises one's own export, which can be attached like any
+    /// other.
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
@@ -47,9 +48,10 @@ impl SpanImport {
     ///
     /// # Errors
     ///
-    /// Before anything is imported: [`Error::MoreThanOffered`], [`Error::NoSuchUuid`] where this process does not see a device of the span, and what
-    /// [`reserve`](crate::ReservationBuilder::reserve) answers. Then [`Error::WrongSize`] or [`Error::WrongPlace`] for a description that is not true,
-    /// [`Error::NotAnExport`], or a driver failure. Nothing is left of it then.
+    /// Before anything is imported: [`Error::MoreThanOffered`], [`Error::NoSuchUuid`] where this process does not see a
+    /// device of the span, and what [`reserve`](crate::ReservationBuilder::reserve) answers. Then [`Error::WrongSize`]
+    /// or [`Error::WrongPlace`] for a description that is not true, [`Error::NotAnExport`], or a driver failure.
+    /// Nothing is left of it then.
     #[doc(alias = "cuMemImportFromShareableHandle")]
     pub fn attach<L: Into<Location>>(
         self,
@@ -80,8 +82,8 @@ impl SpanImport {
     ///
     /// # Errors
     ///
-    /// As [`attach`](Self::attach), and what [`map_existing`](Reservation::map_existing) answers to a range that cannot be mapped. The reservation is then as before, unless
-    /// the error says that undoing failed too.
+    /// As [`attach`](Self::attach), and what [`map_existing`](Reservation::map_existing) answers to a range that cannot
+    /// be mapped. The reservation is then as before, unless the error says that undoing failed too.
     #[doc(alias = "cuMemImportFromShareableHandle")]
     pub fn attach_into(self, kv: &mut Reservation, offset: usize) -> Result<Vec<MappingId>> {
         let offered = self.descriptor.offered;

@@ -1,4 +1,5 @@
-//! The allocations beneath a span of addresses, whoever mapped them: memory made by other code can be shared by its address.
+//! The allocations beneath a span of addresses, whoever mapped them: memory made by other code can be shared by its
+//! address.
 
 use std::ops::Range;
 
@@ -16,23 +17,27 @@ enum Gaps {
 }
 
 impl SpanSource {
-    /// The allocations beneath `[address, address + size)`, a range that virtual memory management mapped throughout, with whatever code.
+    /// The allocations beneath `[address, address + size)`, a range that virtual memory management mapped throughout,
+    /// with whatever code.
     ///
-    /// Allocations are whole: the span begins where the first does, at or before the address ([`lead`](Self::lead) says how far), and ends where the last
-    /// does. So memory of a library that keeps its handles to itself, such as PyTorch with expandable segments, can be exported, if it was created for that.
+    /// Allocations are whole: the span begins where the first does, at or before the address ([`lead`](Self::lead) says
+    /// how far), and ends where the last does. So memory of a library that keeps its handles to itself, such as PyTorch
+    /// with expandable segments, can be exported, if it was created for that.
     ///
     /// The range must stay mapped while it is walked.
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroSize`], [`Error::Overflow`], [`Error::Gap`] with the first addresses that are not mapped (or are ordinary memory), or a driver failure.
+    /// [`Error::ZeroSize`], [`Error::Overflow`], [`Error::Gap`] with the first addresses that are not mapped (or are
+    /// ordinary memory), or a driver failure.
     #[doc(alias = "cuMemRetainAllocationHandle")]
     #[doc(alias = "cuMemGetAddressRange")]
     pub fn of_addresses(driver: &Driver, address: u64, size: usize) -> Result<SpanSource> {
         walk(driver, address, size, Gaps::Refused)
     }
 
-    /// [`of_addresses`](Self::of_addresses), where gaps stay holes of the span. Nothing mapped at all is an [`Error::Gap`] still.
+    /// [`of_addresses`](Self::of_addresses), where gaps stay holes of the span. Nothing mapped at all is an
+    /// [`Error::Gap`] still.
     ///
     /// The driver does not say where the next mapping begins: each granule of a gap is asked about.
     ///

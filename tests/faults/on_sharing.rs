@@ -1,4 +1,5 @@
-//! The operations that share memory with other processes. By fabric handles in both modes, by descriptors where memory is real.
+//! The operations that share memory with other processes. By fabric handles in both modes, by descriptors where memory
+//! is real.
 
 use std::os::fd::AsFd;
 

@@ -1,5 +1,5 @@
-//! Memory that is shared with other processes: exported, described, imported, and found by its address. A process is a simulation here; the
-//! descriptors and the memory between them are real.
+//! Memory that is shared with other processes: exported, described, imported, and found by its address. A process is a
+//! simulation here; the descriptors and the memory between them are real.
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
 
 mod allocation;

@@ -29,8 +29,8 @@ impl Pair {
         self.maker.props().shareable_as(both)
     }
 
-    /// Ten granules of the maker's: two, a hole, a page, a hole, the page again, one whose handle was given up, a hole. Each
-    /// mapping begins with its offset in granules, but for the page, which says 3.
+    /// Ten granules of the maker's: two, a hole, a page, a hole, the page again, one whose handle was given up, a hole.
+    /// Each mapping begins with its offset in granules, but for the page, which says 3.
     pub fn furnished(&self) -> Reservation {
         let mut kv = self.maker.reserve(10);
         let props = self.props();

@@ -1,4 +1,5 @@
-//! Every system call of the transport made to fail once, on each side: nothing is left open, and the other side is told.
+//! Every system call of the transport made to fail once, on each side: nothing is left open, and the other side is
+//! told.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
@@ -33,8 +34,8 @@ pub const PARTS: &[Part] = &[
 
 const ERRORS: [i32; 3] = [libc::EIO, libc::EMFILE, libc::EPIPE];
 
-/// Runs it with the first call failing, then with the second, and so on until one run has no such call. `judge` gets what came of a
-/// run with its failed call, or of the last one with none.
+/// Runs it with the first call failing, then with the second, and so on until one run has no such call. `judge` gets
+/// what came of a run with its failed call, or of the last one with none.
 fn each_call<T>(errno: i32, run: impl Fn() -> T, judge: impl Fn(Option<Syscall>, T)) -> usize {
     for index in 0.. {
         let before = open_fds();
@@ -91,7 +92,8 @@ fn sends_once() {
     assert_eq!(open_fds(), before);
 }
 
-/// The last word can be sent, and not be heard any more: its sender has a parcel, and the other side an error at this step.
+/// The last word can be sent, and not be heard any more: its sender has a parcel, and the other side an error at this
+/// step.
 fn is_at_the_last_word(error: &WireError) -> bool {
     matches!(
         error,
@@ -169,7 +171,8 @@ fn fetches_once(path: &str) {
     assert_eq!(open_fds(), before);
 }
 
-/// A server that could not be made leaves no file. One that could fails one of two clients at the most, and takes its file along.
+/// A server that could not be made leaves no file. One that could fails one of two clients at the most, and takes its
+/// file along.
 fn of_a_server() {
     for errno in ERRORS {
         let folder = Folder::new();

@@ -25,7 +25,8 @@ pub const CASES: &[Case] = &[
     ("hostile::answers_to_a_sender", answers_to_a_sender),
 ];
 
-/// What a receiver says to these messages, each with as many descriptors as stand beside it. The peer is told the same and sees the end.
+/// What a receiver says to these messages, each with as many descriptors as stand beside it. The peer is told the same
+/// and sees the end.
 #[track_caller]
 fn refuses(kind: SocketKind, messages: &[(Vec<u8>, u32)], expected: WireError) {
     let before = open_fds();

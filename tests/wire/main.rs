@@ -1,7 +1,7 @@
 //! Parcels between processes: whole, broken, late and refused.
 //!
-//! Each case is played by a process of its own, which is this program started again, so that what is left open can be counted: at
-//! its end a case has as many descriptors as at its beginning, one thread and no children.
+//! Each case is played by a process of its own, which is this program started again, so that what is left open can be
+//! counted: at its end a case has as many descriptors as at its beginning, one thread and no children.
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
 
 mod broken;

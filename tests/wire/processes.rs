@@ -80,7 +80,8 @@ fn killed_receiver() {
     }
 }
 
-/// As many descriptors as fit arrive; of more, none is kept, and the sender is told. The limit is then as free as before.
+/// As many descriptors as fit arrive; of more, none is kept, and the sender is told. The limit is then as free as
+/// before.
 fn limited() {
     for kind in KINDS {
         let (here, there) = pair(kind).unwrap();

@@ -85,8 +85,8 @@ fn a_hundred() {
         }
         started.elapsed() / count as u32
     };
-    // Whatever else the machine does makes it slower, never faster; so the best of each counts. A cost that grows with the clients
-    // is there every time.
+    // Whatever else the machine does makes it slower, never faster; so the best of each counts. A cost that grows with
+    // the clients is there every time.
     let mut best = [Duration::MAX; 3];
     let mut clients = 0;
     for turn in 0..40 {

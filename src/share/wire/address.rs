@@ -13,8 +13,8 @@ const ROOM: usize = 107;
 /// The name under which a server is found.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Name {
-    /// A name that the kernel keeps for as long as the server lives (`unix(7)`, abstract). Linux only, per network namespace, and open
-    /// to every user: both ends check whom they talk to.
+    /// A name that the kernel keeps for as long as the server lives (`unix(7)`, abstract). Linux only, per network
+    /// namespace, and open to every user: both ends check whom they talk to.
     Abstract(Vec<u8>),
     /// A socket file. The permissions of its folder count too.
     File(PathBuf),

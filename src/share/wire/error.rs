@@ -44,7 +44,8 @@ impl fmt::Display for Step {
 
 /// A parcel did not arrive, or nobody knows that it did.
 ///
-/// What was received of it is closed. The connection it came over is shut down, so that the other end learns of it at once.
+/// What was received of it is closed. The connection it came over is shut down, so that the other end learns of it at
+/// once.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {

@@ -20,7 +20,8 @@ static PLAN: Mutex<Plan> = Mutex::new(Plan {
     recording: false,
 });
 
-/// Counts calls from here on; the one with this index (from 0), if one is given, fails with this `errno` and is not made.
+/// Counts calls from here on; the one with this index (from 0), if one is given, fails with this `errno` and is not
+/// made.
 pub fn start(fail: Option<(usize, i32)>) {
     *lock() = Plan {
         fail,

@@ -32,8 +32,8 @@ const VERSION: u8 = 1;
 /// Bytes of a header.
 pub(super) const HEADER: usize = 12;
 
-/// The longest message. It fits the smallest send buffer that the kernel lets a socket have (4,608 bytes with the kernel's own
-/// accounting), so that no caller's socket is too small for it.
+/// The longest message. It fits the smallest send buffer that the kernel lets a socket have (4,608 bytes with the
+/// kernel's own accounting), so that no caller's socket is too small for it.
 pub(super) const LONGEST: usize = 4096;
 
 /// The most that one piece carries of a parcel's bytes.
@@ -309,8 +309,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Decodes one whole message, header and all, as a receiver of packets would, and gives its kind. It exists for fuzzing: receiving
-/// does this itself.
+/// Decodes one whole message, header and all, as a receiver of packets would, and gives its kind. It exists for
+/// fuzzing: receiving does this itself.
 ///
 /// # Errors
 ///

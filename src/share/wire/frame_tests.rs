@@ -112,7 +112,8 @@ proptest! {
         prop_assert_eq!(decoded(&wire), Ok((fds as u16, frame)));
     }
 
-    /// Decoding borrows; the only thing it ever allocates is a reason of at most 512 bytes (1,536 where all of them are replaced).
+    /// Decoding borrows; the only thing it ever allocates is a reason of at most 512 bytes (1,536 where all of them are
+    /// replaced).
     #[test]
     fn arbitrary_bytes_are_refused_or_bounded(mut bytes in proptest::collection::vec(any::<u8>(), 0..5000), kind in 0_u8..10, honest in any::<bool>()) {
         if let Some(start) = bytes.first_chunk_mut::<6>() {

@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 
 /// Identifies one boot of one machine, the reach of a file descriptor.
 ///
-/// A Unix socket can be forwarded to another machine, by a tunnel or out of a virtual machine; descriptors cannot follow. Both ends
-/// say where they are before the first descriptor moves. Containers of one kernel have the same identity, as they should.
+/// A Unix socket can be forwarded to another machine, by a tunnel or out of a virtual machine; descriptors cannot
+/// follow. Both ends say where they are before the first descriptor moves. Containers of one kernel have the same
+/// identity, as they should.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HostId(pub(super) [u8; 16]);
 

@@ -1,4 +1,5 @@
-//! The receiver's side of a conversation: check the announcement, consent, collect the pieces. The answer is the caller's.
+//! The receiver's side of a conversation: check the announcement, consent, collect the pieces. The answer is the
+//! caller's.
 
 use std::cmp::Ordering;
 use std::os::fd::{AsFd, OwnedFd};

@@ -24,12 +24,13 @@ pub(super) enum Wait {
     Readable,
     /// There is room to write.
     Writable,
-    /// Some time: the kernel lets no more descriptors be under way until others have read theirs, and does not say when.
+    /// Some time: the kernel lets no more descriptors be under way until others have read theirs, and does not say
+    /// when.
     Pause,
 }
 
-/// A socket with what was only partly sent and only partly received. It reads no byte further than the message it is asked
-/// for, so that the caller's socket can go on being used.
+/// A socket with what was only partly sent and only partly received. It reads no byte further than the message it is
+/// asked for, so that the caller's socket can go on being used.
 pub(super) struct Link<S> {
     socket: S,
     kind: SocketKind,
@@ -79,7 +80,8 @@ impl<S: AsFd> Link<S> {
         }
     }
 
-    /// Begins to send a message; what does not go at once is sent by [`flush`](Self::flush). When it has to wait, nothing of it was sent.
+    /// Begins to send a message; what does not go at once is sent by [`flush`](Self::flush). When it has to wait,
+    /// nothing of it was sent.
     pub fn send(
         &mut self,
         frame: &Frame<'_>,
@@ -229,8 +231,8 @@ impl<S: AsFd> Link<S> {
         }
     }
 
-    /// Says why it ends, if the other end can still be told, and ends it. Nothing here can fail in a way that matters: what
-    /// is not told is seen as the end of the connection.
+    /// Says why it ends, if the other end can still be told, and ends it. Nothing here can fail in a way that matters:
+    /// what is not told is seen as the end of the connection.
     pub fn abort(&mut self, last: &Frame<'_>) {
         // Between messages alone: behind half a message this would be taken for the rest of it.
         if matches!(self.send(last, &[], Step::Answer), Ok(Flow::Done)) {

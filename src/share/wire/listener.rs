@@ -30,7 +30,8 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Takes the name. A socket file whose server is dead is replaced; one that answers is left alone, and so is anything else.
+    /// Takes the name. A socket file whose server is dead is replaced; one that answers is left alone, and so is
+    /// anything else.
     pub fn bind(name: &Name) -> Result<Listener, WireError> {
         let address = name.address()?;
         let socket = syscalls::socket(SocketKind::Packets).map_err(WireError::io(Step::Opening))?;
@@ -46,8 +47,8 @@ impl Listener {
                 None
             }
             Name::File(path) => {
-                // Between being bound and listening a live socket looks like a dead one, and between its being found dead and
-                // its removal a file could become another server's: both happen under the lock.
+                // Between being bound and listening a live socket looks like a dead one, and between its being found
+                // dead and its removal a file could become another server's: both happen under the lock.
                 let _lock = lock_folder(path)?;
                 bind_file(socket.as_fd(), &address, name, path)?;
                 // What fails from here on takes the file along.
@@ -78,7 +79,8 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // While the socket is still open: it keeps its inode from being given to another file, so that the identity below is its own.
+        // While the socket is still open: it keeps its inode from being given to another file, so that the identity
+        // below is its own.
         if let Some(file) = &self.file {
             let _lock = lock_folder(&file.path);
             file.remove();

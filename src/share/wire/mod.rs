@@ -1,7 +1,7 @@
 //! Parcels of bytes and open descriptors, passed between processes of one machine.
 //!
-//! The transport knows nothing of memory: a [`Parcel`] is bytes and descriptors. Whoever sends one learns in bounded time what became of
-//! it at the other end.
+//! The transport knows nothing of memory: a [`Parcel`] is bytes and descriptors. Whoever sends one learns in bounded
+//! time what became of it at the other end.
 //!
 //! | to | use |
 //! |---|---|
@@ -9,14 +9,14 @@
 //! | hand one parcel to any number of processes | [`Server`], [`Fetch`], [`fetch`] |
 //! | exchange parcels between all of several processes | [`Ranks`] |
 //!
-//! A conversation is: announcement, consent, pieces with their descriptors, answer. No descriptor moves before the receiver has
-//! seen how many there are, and from which host, and has consented.
+//! A conversation is: announcement, consent, pieces with their descriptors, answer. No descriptor moves before the
+//! receiver has seen how many there are, and from which host, and has consented.
 //!
 //! # Trust
 //!
-//! Nothing that a peer sends is believed: lengths, counts and order are checked, reasons are made fit for a terminal, and every
-//! descriptor that comes is owned, and closed when the rest is not in order. Descriptors travel through SCM_RIGHTS alone, marked
-//! close-on-exec as they arrive.
+//! Nothing that a peer sends is believed: lengths, counts and order are checked, reasons are made fit for a terminal,
+//! and every descriptor that comes is owned, and closed when the rest is not in order. Descriptors travel through
+//! SCM_RIGHTS alone, marked close-on-exec as they arrive.
 
 mod address;
 mod connect;

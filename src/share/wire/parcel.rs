@@ -9,7 +9,8 @@ use super::syscalls::MESSAGE_FDS;
 
 /// Bytes, and the open descriptors that belong to them.
 ///
-/// To the transport both are opaque. Sending borrows a parcel: its descriptors stay the sender's, and the receiver gets its own.
+/// To the transport both are opaque. Sending borrows a parcel: its descriptors stay the sender's, and the receiver gets
+/// its own.
 #[derive(Debug, Default)]
 pub struct Parcel {
     /// A descriptor of a span, say.
@@ -24,7 +25,8 @@ impl Parcel {
         Parcel { bytes, fds }
     }
 
-    /// How many pieces it takes: each carries a full share of the bytes, and of the descriptors, until there are no more.
+    /// How many pieces it takes: each carries a full share of the bytes, and of the descriptors, until there are no
+    /// more.
     pub(super) fn announcement(&self, topic: u32, host: HostId) -> Result<Announcement, WireError> {
         let pieces = self
             .bytes

@@ -7,8 +7,8 @@ use super::syscalls;
 
 /// The process at the other end of a connection, as the kernel saw it when the connection was made (SO_PEERCRED).
 ///
-/// The process id is for messages to people: it means nothing in another namespace of process ids, and the process may have gone
-/// and its number been given away since. What is decided on is the user.
+/// The process id is for messages to people: it means nothing in another namespace of process ids, and the process may
+/// have gone and its number been given away since. What is decided on is the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Peer {
     pid: i32,

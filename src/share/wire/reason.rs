@@ -12,8 +12,8 @@ pub(super) fn bounded(text: &str) -> &str {
     &text[..end]
 }
 
-/// What a peer gave as its reason. It goes to logs and terminals, so nothing in it may move a cursor or begin a line, and its length is
-/// bounded again: the peer may be anybody.
+/// What a peer gave as its reason. It goes to logs and terminals, so nothing in it may move a cursor or begin a line,
+/// and its length is bounded again: the peer may be anybody.
 pub(super) fn received(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]);
     text.chars()

@@ -2,9 +2,10 @@
 //!
 //! # Safety
 //!
-//! The only `unsafe` of the transport. What the kernel is handed lives on the caller's stack for as long as the call; every
-//! descriptor that it hands over becomes an [`OwnedFd`] before anything else can fail. Each function is one call, repeated
-//! where a signal interrupted it, and close-on-exec is asked for in the call itself, so that no `fork` of another thread comes between.
+//! The only `unsafe` of the transport. What the kernel is handed lives on the caller's stack for as long as the call;
+//! every descriptor that it hands over becomes an [`OwnedFd`] before anything else can fail. Each function is one call,
+//! repeated where a signal interrupted it, and close-on-exec is asked for in the call itself, so that no `fork` of
+//! another thread comes between.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -97,7 +98,8 @@ pub(super) fn socket_pair(kind: SocketKind) -> io::Result<(OwnedFd, OwnedFd)> {
 
 pub(super) fn bind(socket: BorrowedFd<'_>, address: &Address) -> io::Result<()> {
     let (address, length) = address.raw();
-    // SAFETY: the address is a `sockaddr_un` of which `length` bytes are filled in, and `length` is no more than it has.
+    // SAFETY: the address is a `sockaddr_un` of which `length` bytes are filled in, and `length` is no more than it
+    // has.
     call(Syscall::Bind, || unsafe {
         libc::bind(
             socket.as_raw_fd(),
@@ -228,7 +230,8 @@ pub(super) fn epoll_create() -> io::Result<OwnedFd> {
     .map(own)
 }
 
-/// Adds a descriptor to a set, changes what it is watched for, or takes it out: `operation` is EPOLL_CTL_ADD, _MOD or _DEL.
+/// Adds a descriptor to a set, changes what it is watched for, or takes it out: `operation` is EPOLL_CTL_ADD, _MOD or
+/// _DEL.
 pub(super) fn epoll_control(
     set: BorrowedFd<'_>,
     operation: c_int,
@@ -244,7 +247,8 @@ pub(super) fn epoll_control(
     .map(drop)
 }
 
-/// Waits until something in a set is ready, or until the instant; the names of what is ready, as far as the buffer goes.
+/// Waits until something in a set is ready, or until the instant; the names of what is ready, as far as the buffer
+/// goes.
 pub(super) fn epoll_wait(
     set: BorrowedFd<'_>,
     events: &mut [libc::epoll_event],
@@ -284,7 +288,8 @@ pub(super) fn send(
         message.msg_control = control.0.as_mut_ptr().cast();
         // SAFETY: arithmetic alone.
         message.msg_controllen = unsafe { libc::CMSG_SPACE(length) } as _;
-        // SAFETY: the control buffer is aligned, holds zeroes, and its 4,096 bytes are more than the space for 253 descriptors.
+        // SAFETY: the control buffer is aligned, holds zeroes, and its 4,096 bytes are more than the space for 253
+        // descriptors.
         let header = unsafe { &mut *libc::CMSG_FIRSTHDR(&message) };
         header.cmsg_level = libc::SOL_SOCKET;
         header.cmsg_type = libc::SCM_RIGHTS;
@@ -338,7 +343,8 @@ pub(super) fn receive(
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = control.0.len() as _;
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
-    // SAFETY: the message points to the bytes and to the control buffer, which outlive the call, with their true lengths.
+    // SAFETY: the message points to the bytes and to the control buffer, which outlive the call, with their true
+    // lengths.
     let received = call(Syscall::Recvmsg, || unsafe {
         libc::recvmsg(socket.as_raw_fd(), &mut message, flags)
     })?;

@@ -29,14 +29,14 @@ pub fn pair(kind: SocketKind) -> Result<(OwnedFd, OwnedFd), WireError> {
 
 /// Sends a parcel to whoever calls [`receive_parcel`] at the other end, and waits until it was accepted there.
 ///
-/// The socket is a connected Unix socket, SOCK_SEQPACKET or SOCK_STREAM, blocking or not; its flags are left as they are. When
-/// all goes well it can be used on. After an error it is shut down: half a conversation cannot be resumed, and the other end is
-/// to know at once.
+/// The socket is a connected Unix socket, SOCK_SEQPACKET or SOCK_STREAM, blocking or not; its flags are left as they
+/// are. When all goes well it can be used on. After an error it is shut down: half a conversation cannot be resumed,
+/// and the other end is to know at once.
 ///
 /// # Errors
 ///
-/// [`WireError::Refused`] with the receiver's reason; [`WireError::Vanished`] when it is gone; [`WireError::TimedOut`]; and
-/// what is wrong with its messages.
+/// [`WireError::Refused`] with the receiver's reason; [`WireError::Vanished`] when it is gone; [`WireError::TimedOut`];
+/// and what is wrong with its messages.
 pub fn send_parcel(
     socket: impl AsFd,
     parcel: &Parcel,
@@ -50,7 +50,8 @@ pub fn send_parcel(
     })
 }
 
-/// Receives a parcel from whoever calls [`send_parcel`] at the other end. The sender waits until the [`Received`] is accepted or refused.
+/// Receives a parcel from whoever calls [`send_parcel`] at the other end. The sender waits until the [`Received`] is
+/// accepted or refused.
 ///
 /// What it says of the socket holds here too. Pass a reference to keep the socket.
 ///
@@ -79,7 +80,8 @@ pub fn receive_parcel<S: AsFd>(
 
 /// A parcel that is here, whole, and whose sender waits to hear what became of it.
 ///
-/// Use what is in it (import the memory, say), then [`accept`](Self::accept) or [`refuse`](Self::refuse). Dropping it refuses it.
+/// Use what is in it (import the memory, say), then [`accept`](Self::accept) or [`refuse`](Self::refuse). Dropping it
+/// refuses it.
 #[must_use = "the sender waits for an answer; dropping this refuses the parcel"]
 pub struct Received<S: AsFd> {
     link: Link<S>,
@@ -99,12 +101,14 @@ impl<S: AsFd> Received<S> {
         &mut self.parcel
     }
 
-    /// Tells the sender that all is well, and hands over what came. A sender that fails before it has read this, or whose time
-    /// is up, still has an error ([`Step::Answer`]): of the last word of a conversation nobody can know that it was heard.
+    /// Tells the sender that all is well, and hands over what came. A sender that fails before it has read this, or
+    /// whose time is up, still has an error ([`Step::Answer`]): of the last word of a conversation nobody can know that
+    /// it was heard.
     ///
     /// # Errors
     ///
-    /// The sender could not be told: it is gone, say. Then nothing is handed over, and descriptors still in the parcel are closed.
+    /// The sender could not be told: it is gone, say. Then nothing is handed over, and descriptors still in the parcel
+    /// are closed.
     pub fn accept(mut self) -> Result<Parcel, WireError> {
         self.answered = true;
         let mut begun = false;

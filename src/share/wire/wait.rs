@@ -21,8 +21,8 @@ pub(super) fn watched(socket: BorrowedFd<'_>, wait: Wait) -> Watched {
     }
 }
 
-/// What to watch for, for `poll`; `epoll` has the same numbers. A pause watches for nothing but the end of the connection, which the
-/// kernel reports unasked.
+/// What to watch for, for `poll`; `epoll` has the same numbers. A pause watches for nothing but the end of the
+/// connection, which the kernel reports unasked.
 pub(super) fn events(wait: Wait) -> i16 {
     match wait {
         Wait::Readable => libc::POLLIN,
@@ -39,7 +39,8 @@ pub(super) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant>
     }
 }
 
-/// Drives one conversation until it is done, fails, or has no time left. One that fails is ended, and the other end told why.
+/// Drives one conversation until it is done, fails, or has no time left. One that fails is ended, and the other end
+/// told why.
 ///
 /// `step` goes as far as it can and says what it is at.
 pub(super) fn drive<S: AsFd>(

@@ -121,7 +121,8 @@ impl Greeting {
         self.link
     }
 
-    /// What a failed greeting means: of a rank that should be there, or by this process's own fault, that the group fails.
+    /// What a failed greeting means: of a rank that should be there, or by this process's own fault, that the group
+    /// fails.
     fn unmet(&self, here: Place, error: WireError) -> Unmet {
         match self.expected {
             Some(rank) => Unmet::Failed(RanksError::of(rank, here.rank, None, error)),

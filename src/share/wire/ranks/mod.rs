@@ -19,16 +19,16 @@ pub use error::{RanksError, Round, RoundKind};
 
 /// The connections of this process, one rank of several, with all others.
 ///
-/// All ranks do the same operations in the same order. An operation gives every rank a result, or every rank an error that
-/// names the rank at fault: one that failed, died, or was not there by the deadline, which is each rank's own and had better be
-/// about the same. An eighth of the time, 250 ms at the most, is kept for all to learn which rank lags. (A rank that dies while
-/// the others already tell each other that they have everything can still leave some with a result and some with the error; the
-/// next operation then fails for all.)
+/// All ranks do the same operations in the same order. An operation gives every rank a result, or every rank an error
+/// that names the rank at fault: one that failed, died, or was not there by the deadline, which is each rank's own and
+/// had better be about the same. An eighth of the time, 250 ms at the most, is kept for all to learn which rank lags.
+/// (A rank that dies while the others already tell each other that they have everything can still leave some with a
+/// result and some with the error; the next operation then fails for all.)
 ///
 /// After an error the group is at its end: all its connections are closed, and every operation gives that error again.
 ///
-/// Dropping it closes the connections. To ranks that are still at an operation that is a rank that vanished; so all end at the same
-/// operation, or one says [`fail`](Self::fail) first.
+/// Dropping it closes the connections. To ranks that are still at an operation that is a rank that vanished; so all end
+/// at the same operation, or one says [`fail`](Self::fail) first.
 #[derive(Debug)]
 pub struct Ranks {
     rank: usize,
@@ -42,14 +42,14 @@ pub struct Ranks {
 impl Ranks {
     /// Joins the group that meets in a folder, as one of `count` ranks, and waits until all are there.
     ///
-    /// Every rank has a socket there, named by its number, until it is connected with all others. The folder is made if it is
-    /// not there; it has to be this user's own, and closed to others. One folder serves one group at a time; sockets of an
-    /// earlier one that died are replaced.
+    /// Every rank has a socket there, named by its number, until it is connected with all others. The folder is made if
+    /// it is not there; it has to be this user's own, and closed to others. One folder serves one group at a time;
+    /// sockets of an earlier one that died are replaced.
     ///
     /// # Errors
     ///
-    /// [`RanksError`]; [`RanksError::Missing`] names those that did not come; among them can be ranks that came, and went when
-    /// they were told of another's failure, before this one was there.
+    /// [`RanksError`]; [`RanksError::Missing`] names those that did not come; among them can be ranks that came, and
+    /// went when they were told of another's failure, before this one was there.
     pub fn join(
         folder: impl AsRef<Path>,
         rank: usize,
@@ -59,12 +59,13 @@ impl Ranks {
         join::in_folder(folder.as_ref(), rank, count, deadline)
     }
 
-    /// Makes a group of connected sockets, one for every other rank in the order of their numbers, and `None` in this rank's own place.
+    /// Makes a group of connected sockets, one for every other rank in the order of their numbers, and `None` in this
+    /// rank's own place.
     ///
     /// # Errors
     ///
-    /// [`RanksError::Sockets`] where they do not fit; [`RanksError::Duplicate`] where another rank is behind one than should be; and as for
-    /// [`join`](Self::join).
+    /// [`RanksError::Sockets`] where they do not fit; [`RanksError::Duplicate`] where another rank is behind one than
+    /// should be; and as for [`join`](Self::join).
     pub fn over(
         rank: usize,
         sockets: Vec<Option<OwnedFd>>,
@@ -98,8 +99,8 @@ impl Ranks {
         self.links.len()
     }
 
-    /// Gives every rank's ballot, in the order of their numbers, to `decide` on every rank. As all see the same, all decide the
-    /// same: which kind of handle every one of them can use, say. An empty ballot makes it a barrier.
+    /// Gives every rank's ballot, in the order of their numbers, to `decide` on every rank. As all see the same, all
+    /// decide the same: which kind of handle every one of them can use, say. An empty ballot makes it a barrier.
     ///
     /// # Errors
     ///
@@ -120,7 +121,8 @@ impl Ranks {
         Ok(decide(&ballots))
     }
 
-    /// Gives this rank's parcel to all others, and theirs to this one: in the order of their numbers, this rank's own in its place.
+    /// Gives this rank's parcel to all others, and theirs to this one: in the order of their numbers, this rank's own
+    /// in its place.
     ///
     /// # Errors
     ///
@@ -146,8 +148,8 @@ impl Ranks {
             .map_err(|error| self.end(error))
     }
 
-    /// Tells all others that this rank has failed, and why: memory could not be imported, say. They get at most 512 bytes of
-    /// the reason, at their present operation or the next. Nothing is said where the group has failed before.
+    /// Tells all others that this rank has failed, and why: memory could not be imported, say. They get at most 512
+    /// bytes of the reason, at their present operation or the next. Nothing is said where the group has failed before.
     pub fn fail(&mut self, reason: &str) {
         if self.failed.is_none() {
             self.end(RanksError::GaveUp {

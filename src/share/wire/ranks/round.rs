@@ -11,8 +11,8 @@ use crate::share::wire::parcel::{Limits, Parcel};
 use crate::share::wire::syscalls;
 use crate::share::wire::wait::{earlier, watched, PAUSE};
 
-/// Part of the time that is kept for the word about a rank that lags to reach all, so that everybody names that one, and not those who
-/// waited for it.
+/// Part of the time that is kept for the word about a rank that lags to reach all, so that everybody names that one,
+/// and not those who waited for it.
 const KEPT: (u32, Duration) = (8, Duration::from_millis(250));
 
 /// Runs one round; the parcels of all ranks in their order, with `mine` in this rank's place.

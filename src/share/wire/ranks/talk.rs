@@ -9,7 +9,8 @@ use crate::share::wire::link::{Flow, Link, Wait};
 use crate::share::wire::outgoing::{out_of_turn, Outgoing};
 use crate::share::wire::parcel::{Limits, Parcel};
 
-/// Both parcels go over one connection, one after the other, the lower rank's first: so neither side ever writes while the other does.
+/// Both parcels go over one connection, one after the other, the lower rank's first: so neither side ever writes while
+/// the other does.
 pub(super) struct Talk {
     outgoing: Outgoing,
     incoming: Incoming,
@@ -73,7 +74,8 @@ impl Talk {
         self.incoming.into_parcel()
     }
 
-    /// Goes on as far as it can, and notes what it waits for. `all_exchanged` is whether this rank has everything from everybody.
+    /// Goes on as far as it can, and notes what it waits for. `all_exchanged` is whether this rank has everything from
+    /// everybody.
     pub fn step(
         &mut self,
         link: &mut Link<OwnedFd>,
@@ -116,8 +118,8 @@ impl Talk {
         if self.told == Told::Begun {
             self.told = Told::Yes;
         }
-        // Until this rank has told it, the other can say nothing but that it agrees, or which rank failed; so it is listened
-        // to. Afterwards what comes is of the next round.
+        // Until this rank has told it, the other can say nothing but that it agrees, or which rank failed; so it is
+        // listened to. Afterwards what comes is of the next round.
         while !self.is_over() {
             match link.receive(Step::Agreement)? {
                 None => return Ok(Flow::Wait(Wait::Readable)),

@@ -23,9 +23,9 @@ use thread::Service;
 
 /// Hands a parcel to every client that may have it, until it is stopped or dropped.
 ///
-/// One thread serves all: no call of it blocks but the one that waits for all sockets at once, so a client that is slow holds
-/// up nobody. What a client costs does not grow with the number of the others. Each client has a time of its own, and is
-/// forgotten when that is up.
+/// One thread serves all: no call of it blocks but the one that waits for all sockets at once, so a client that is slow
+/// holds up nobody. What a client costs does not grow with the number of the others. Each client has a time of its own,
+/// and is forgotten when that is up.
 ///
 /// Clients are [`Fetch`](super::Fetch), where there is an example.
 pub struct Server {
@@ -103,8 +103,8 @@ pub struct ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// Which clients may have the parcel; this process's user alone, if nothing is said. It is asked on the server's thread, so all clients
-    /// wait for it; one for which it panics is refused.
+    /// Which clients may have the parcel; this process's user alone, if nothing is said. It is asked on the server's
+    /// thread, so all clients wait for it; one for which it panics is refused.
     pub fn allow(mut self, allow: impl FnMut(&Peer) -> bool + Send + 'static) -> ServerBuilder {
         self.allow = Box::new(allow);
         self
@@ -116,8 +116,8 @@ impl ServerBuilder {
         self
     }
 
-    /// How many clients are served at once, one at the least; 256, if nothing is said. Others wait to be accepted. Each takes one
-    /// descriptor of this process.
+    /// How many clients are served at once, one at the least; 256, if nothing is said. Others wait to be accepted. Each
+    /// takes one descriptor of this process.
     pub fn most_clients(mut self, most: usize) -> ServerBuilder {
         self.most_clients = most.max(1);
         self
@@ -127,8 +127,8 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// [`WireError::NameTaken`] by a live server; [`WireError::NameTooLong`], [`WireError::BadName`] and [`WireError::NotASocket`];
-    /// [`WireError::TooLarge`], for a parcel that cannot be sent.
+    /// [`WireError::NameTaken`] by a live server; [`WireError::NameTooLong`], [`WireError::BadName`] and
+    /// [`WireError::NotASocket`]; [`WireError::TooLarge`], for a parcel that cannot be sent.
     pub fn serve(self, name: &Name) -> Result<Server, WireError> {
         let opening = WireError::io;
         let listener = Listener::bind(name)?;

@@ -19,7 +19,8 @@ pub struct ServerReport {
     pub refused: u64,
     /// The last 64 of those, the oldest first.
     pub recent: VecDeque<Refusal>,
-    /// How often no connection could be accepted for a reason of this process: too many open files, say. It was tried again.
+    /// How often no connection could be accepted for a reason of this process: too many open files, say. It was tried
+    /// again.
     pub accept_failures: u64,
 }
 

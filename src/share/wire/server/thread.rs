@@ -106,7 +106,8 @@ impl Service {
         self.stop();
     }
 
-    /// Watches the listener as long as there is room for a client, and the process is not known to be short of anything.
+    /// Watches the listener as long as there is room for a client, and the process is not known to be short of
+    /// anything.
     fn listen_or_not(&mut self) {
         let now = Instant::now();
         self.rests_until = self.rests_until.filter(|&until| until > now);
@@ -114,8 +115,8 @@ impl Service {
         if listens != self.listens {
             let wait = if listens { Wait::Readable } else { Wait::Pause };
             let changed = self.watch.change(LISTENER, self.listener.socket(), wait);
-            // One that could not be changed is changed the next time; meanwhile it is asked more often than need be, or at the next
-            // event.
+            // One that could not be changed is changed the next time; meanwhile it is asked more often than need be, or
+            // at the next event.
             if changed.is_ok() {
                 self.listens = listens;
             } else {

@@ -27,7 +27,8 @@ impl Watch {
         self.control(libc::EPOLL_CTL_MOD, number, socket, wait)
     }
 
-    /// Closing a socket does the same, but for one that a forked child has too. A failure leaves one that is reported for nothing.
+    /// Closing a socket does the same, but for one that a forked child has too. A failure leaves one that is reported
+    /// for nothing.
     pub fn remove(&self, socket: BorrowedFd<'_>) {
         let _ = self.control(libc::EPOLL_CTL_DEL, 0, socket, Wait::Pause);
     }
