@@ -1,7 +1,8 @@
 //! What the crate costs on top of the driver: the same calls raw and through the crate, taken in turns.
 //!
-//! On a machine with a GPU the driver is the real one; the do-nothing driver runs everywhere and shows the bookkeeping alone.
-//! Figures are medians; ratios are of medians taken in the same run. Allocations are counted by a global allocator.
+//! On a machine with a GPU the driver is the real one; the do-nothing driver runs everywhere and shows the bookkeeping
+//! alone. Figures are medians; ratios are of medians taken in the same run. Allocations are counted by a global
+//! allocator.
 #![allow(clippy::undocumented_unsafe_blocks, missing_docs)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -207,9 +208,9 @@ fn bookkeeping() {
     reservation.close().expect("close");
 }
 
-/// Pairs among 1,000 and among 100,000 mappings: each mapping in turn and a random one (unmap it, then map there again), and a
-/// random free place (map, then unmap it). The random mapping shows the machine's memory more than the crate: among 100,000
-/// of them its bookkeeping is in no cache.
+/// Pairs among 1,000 and among 100,000 mappings: each mapping in turn and a random one (unmap it, then map there
+/// again), and a random free place (map, then unmap it). The random mapping shows the machine's memory more than the
+/// crate: among 100,000 of them its bookkeeping is in no cache.
 fn flatness() {
     const PAIRS: usize = 20_000;
     let driver = do_nothing();

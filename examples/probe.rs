@@ -1,7 +1,7 @@
 //! What this machine's driver and devices can do: what they say, and what becomes of it when it is tried.
 //!
-//! A device's attributes are claims. So each kind of memory is created, one granule of it, and given back. Where there is
-//! no GPU, the table is that of the simulated driver, which the first line says.
+//! A device's attributes are claims. So each kind of memory is created, one granule of it, and given back. Where there
+//! is no GPU, the table is that of the simulated driver, which the first line says.
 
 mod machine;
 

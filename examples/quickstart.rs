@@ -1,7 +1,7 @@
 //! The main job from beginning to end: reserve, map, grant, write, read, mirror, unmap, close.
 //!
-//! Runs on this machine's GPU; without one on the simulated driver, which it says. Everything it claims it verifies, and
-//! it ends with a failure if one claim does not hold.
+//! Runs on this machine's GPU; without one on the simulated driver, which it says. Everything it claims it verifies,
+//! and it ends with a failure if one claim does not hold.
 
 mod machine;
 

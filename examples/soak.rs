@@ -2,12 +2,13 @@
 //!
 //!     soak [CYCLES]
 //!
-//! For `CUDA_VMM_SOAK_SECONDS` (10) it maps, writes, reads, mirrors, grants and unmaps on several reservations, in sizes of up to 8 GiB
-//! on a GPU. Then it opens a reservation, maps, and closes it CYCLES times (200). It ends with a failure if the free bytes of the device
-//! are not back within one granule, or if the process has grown by more than [`GROWTH`].
+//! For `CUDA_VMM_SOAK_SECONDS` (10) it maps, writes, reads, mirrors, grants and unmaps on several reservations, in
+//! sizes of up to 8 GiB on a GPU. Then it opens a reservation, maps, and closes it CYCLES times (200). It ends with a
+//! failure if the free bytes of the device are not back within one granule, or if the process has grown by more than
+//! [`GROWTH`].
 //!
-//! Runs on this machine's GPU; without one on the simulated driver, in small sizes, which it says. `CUDA_VMM_SOAK_SEED` (1) chooses the
-//! operations.
+//! Runs on this machine's GPU; without one on the simulated driver, in small sizes, which it says. `CUDA_VMM_SOAK_SEED`
+//! (1) chooses the operations.
 
 mod machine;
 
@@ -25,7 +26,8 @@ const GROWTH: usize = 1 << 20;
 /// Cycles that are not counted: they fill the caches of the driver and the allocator, and the simulated driver's log.
 const WARM_UP: usize = 1_000;
 const RESERVATIONS: usize = 4;
-/// Granules in each reservation: 64 GiB where a granule is 2 MiB. All together are more than a GPU has memory, so that it runs out.
+/// Granules in each reservation: 64 GiB where a granule is 2 MiB. All together are more than a GPU has memory, so that
+/// it runs out.
 const GRANULES: usize = 32 << 10;
 /// The largest mapping on a GPU, and on a simulated one, whose memory is the machine's own.
 const LARGEST: (usize, usize) = (8 << 30, 16 << 20);

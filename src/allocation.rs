@@ -139,9 +139,9 @@ impl Drop for Handle {
 
 /// Physical memory (`CUmemGenericAllocationHandle`), owned.
 ///
-/// It is mapped with [`Reservation::map_existing`](crate::Reservation::map_existing), any number of times, and may be dropped while it is
-/// mapped: the mappings keep the memory. It is released exactly once, when it and the last of its mappings are gone, and can be neither copied nor
-/// cloned:
+/// It is mapped with [`Reservation::map_existing`](crate::Reservation::map_existing), any number of times, and may be
+/// dropped while it is mapped: the mappings keep the memory. It is released exactly once, when it and the last of its
+/// mappings are gone, and can be neither copied nor cloned:
 ///
 /// ```compile_fail,E0599
 /// # use cuda_vmm::Allocation;
@@ -174,8 +174,9 @@ impl AllocationProps {
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroSize`], [`Error::Misaligned`] (a multiple of [`Granularity::minimum`](crate::Granularity::minimum) is needed), [`Error::OutOfMemory`], or
-    /// another driver failure, such as NOT_PERMITTED for a FABRIC handle without an IMEX channel.
+    /// [`Error::ZeroSize`], [`Error::Misaligned`] (a multiple of [`Granularity::minimum`](crate::Granularity::minimum)
+    /// is needed), [`Error::OutOfMemory`], or another driver failure, such as NOT_PERMITTED for a FABRIC handle without
+    /// an IMEX channel.
     #[doc(alias = "cuMemCreate")]
     pub fn create(&self, size: usize) -> Result<Allocation> {
         self.check_size(size)?;
@@ -213,9 +214,9 @@ impl Allocation {
     ///
     /// # Errors
     ///
-    /// INVALID_VALUE where virtual memory management mapped nothing (see [`Driver::is_vmm`]), NOT_FOUND where the memory's own
-    /// device (device 0 for host memory) has no access to that mapping, of which the driver then tells no size, or another
-    /// driver failure.
+    /// INVALID_VALUE where virtual memory management mapped nothing (see [`Driver::is_vmm`]), NOT_FOUND where the
+    /// memory's own device (device 0 for host memory) has no access to that mapping, of which the driver then tells no
+    /// size, or another driver failure.
     #[doc(alias = "cuMemRetainAllocationHandle")]
     pub fn retain(driver: &Driver, address: u64) -> Result<Allocation> {
         let raw = driver.calls().mem_retain(address)?;
@@ -271,7 +272,8 @@ impl Allocation {
     ///
     /// - `raw` is a live handle of this driver: the driver follows a made-up value as a pointer.
     /// - The caller owns one count of it and gives that up to the `Allocation`.
-    /// - `size` is the handle's size in bytes. (A wrong one cannot do harm, but mapping then fails with [`Error::WrongSize`].)
+    /// - `size` is the handle's size in bytes. (A wrong one cannot do harm, but mapping then fails with
+    ///   [`Error::WrongSize`].)
     pub unsafe fn from_raw(driver: &Driver, raw: u64, size: usize) -> Result<Allocation> {
         if size == 0 {
             return Err(Error::ZeroSize {
@@ -320,7 +322,8 @@ impl Allocation {
         self.handle.origin
     }
 
-    /// The properties that were granted, read back from the driver. Requests for RDMA and compression may have come to nothing.
+    /// The properties that were granted, read back from the driver. Requests for RDMA and compression may have come to
+    /// nothing.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 //! Contexts: virtual memory management needs none, copies do.
 //!
-//! The crate uses primary contexts only. One is retained at the first call that needs it and kept until the driver goes, since
-//! making one anew takes the driver a good part of a second. Whatever was current on the thread is current again afterwards.
+//! The crate uses primary contexts only. One is retained at the first call that needs it and kept until the driver
+//! goes, since making one anew takes the driver a good part of a second. Whatever was current on the thread is current
+//! again afterwards.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -13,8 +14,8 @@ use crate::report::{self, Leak};
 use crate::sys::CUcontext;
 
 impl Driver {
-    /// Runs the operation with the device's primary context current, and restores what was current before. If the operation
-    /// fails, a context retained for it is released again.
+    /// Runs the operation with the device's primary context current, and restores what was current before. If the
+    /// operation fails, a context retained for it is released again.
     pub(crate) fn with_context<T>(
         &self,
         device: c_int,
@@ -58,9 +59,10 @@ impl Driver {
 
 /// A device's primary context, current on this thread for as long as this lives.
 ///
-/// Made by [`Device::make_current`](crate::Device::make_current). What was current before is current again when it is dropped; guards must be dropped in
-/// the reverse order of their making, as scopes do by themselves. One that is dropped out of order is told to
-/// [`set_leak_hook`](crate::set_leak_hook)'s hook. A context is current on one thread, so the guard stays there:
+/// Made by [`Device::make_current`](crate::Device::make_current). What was current before is current again when it is
+/// dropped; guards must be dropped in the reverse order of their making, as scopes do by themselves. One that is
+/// dropped out of order is told to [`set_leak_hook`](crate::set_leak_hook)'s hook. A context is current on one thread,
+/// so the guard stays there:
 ///
 /// ```compile_fail,E0277
 /// # use cuda_vmm::{CurrentContext, Device};

@@ -19,8 +19,8 @@ pub struct Device {
 
 /// What a device says of itself, as far as virtual memory management is concerned (`cuDeviceGetAttribute`).
 ///
-/// A claim is not a permission: a device that says it supports FABRIC handles may still refuse to create one. `None` means
-/// that the driver is too old to know the attribute.
+/// A claim is not a permission: a device that says it supports FABRIC handles may still refuse to create one. `None`
+/// means that the driver is too old to know the attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -191,8 +191,8 @@ impl Device {
 
     /// Makes the device's primary context current on this thread until the guard is dropped.
     ///
-    /// The crate's own operations do this by themselves; it is for driver calls of one's own. The context is then kept until the
-    /// driver goes, which also spares the driver from setting the device up anew for every grant and unmap.
+    /// The crate's own operations do this by themselves; it is for driver calls of one's own. The context is then kept
+    /// until the driver goes, which also spares the driver from setting the device up anew for every grant and unmap.
     ///
     /// # Errors
     ///

@@ -15,8 +15,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Everything that this crate's operations answer instead of doing what was asked.
 ///
-/// An operation that returned an error changed nothing, unless the error is [`Error::NotUndone`], which says what is left
-/// and who holds it. Sizes and offsets are bytes.
+/// An operation that returned an error changed nothing, unless the error is [`Error::NotUndone`], which says what is
+/// left and who holds it. Sizes and offsets are bytes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -182,8 +182,8 @@ pub enum Error {
         /// The mapping, as offsets.
         mapping: Range<usize>,
     },
-    /// The host may read the memory but not write it. The driver writes memory that the host has rights to through the host's
-    /// own mapping, so that a copy by a device would end the process, whatever the device may do.
+    /// The host may read the memory but not write it. The driver writes memory that the host has rights to through the
+    /// host's own mapping, so that a copy by a device would end the process, whatever the device may do.
     #[error("the host may only read the mapping at [{}, {}), and the driver copies to it as the host: grant the host read-write, or nothing", mapping.start, mapping.end)]
     HostReadOnly {
         /// The mapping, as offsets.
@@ -255,8 +255,8 @@ pub enum Error {
 
 /// An operation failed, and so did undoing a part of it.
 ///
-/// The piece that is left is kept by the reservation it belongs to (which undoes it when closed) or, where there is none, by the
-/// driver ([`Driver::reclaim`](crate::Driver::reclaim)).
+/// The piece that is left is kept by the reservation it belongs to (which undoes it when closed) or, where there is
+/// none, by the driver ([`Driver::reclaim`](crate::Driver::reclaim)).
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NotUndone {

@@ -18,8 +18,9 @@ const PAUSE: (Duration, Duration) = (Duration::from_micros(5), Duration::from_mi
 /// Something that has to be done before memory is unmapped: the work of a stream, an event, or whatever a closure waits
 /// for.
 ///
-/// The driver unmaps at once, whatever still runs. Work that then touches the range fails with ILLEGAL_ADDRESS, and its context is lost
-/// for copies and kernels. The crate does not synchronise behind anybody's back, so the caller, who knows what uses the memory, says what to wait for:
+/// The driver unmaps at once, whatever still runs. Work that then touches the range fails with ILLEGAL_ADDRESS, and its
+/// context is lost for copies and kernels. The crate does not synchronise behind anybody's back, so the caller, who
+/// knows what uses the memory, says what to wait for:
 ///
 /// ```
 /// # use cuda_vmm::{sim::Simulation, Access, AllocationProps, Driver, Fence, Reservation};
@@ -93,8 +94,8 @@ impl<'a> Fence<'a> {
         })
     }
 
-    /// Whatever this closure waits for. It is given the deadline, if there is one, and has to keep it itself. A panic in it is
-    /// a failed wait.
+    /// Whatever this closure waits for. It is given the deadline, if there is one, and has to keep it itself. A panic
+    /// in it is a failed wait.
     pub fn closure<F, E>(wait: F) -> Fence<'a>
     where
         F: FnOnce(Option<Instant>) -> Result<(), E> + Send + 'a,
@@ -131,7 +132,8 @@ impl<'a> Fence<'a> {
     pub(crate) fn wait(self) -> Result<()> {
         let Fence { kind, deadline } = self;
         match kind {
-            // A panic is a failed wait like any other: unwinding from here would drop, and so unmap, what must stay mapped.
+            // A panic is a failed wait like any other: unwinding from here would drop, and so unmap, what must stay
+            // mapped.
             Kind::Closure(wait) => match catch_unwind(AssertUnwindSafe(|| wait(deadline))) {
                 Ok(result) => result.map_err(Error::WaitFailed),
                 Err(panic) => {

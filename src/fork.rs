@@ -1,8 +1,9 @@
 //! Are we still the process that loaded the driver?
 //!
-//! After `fork` the driver answers every call of the child with NOT_INITIALIZED. The crate sees the fork itself, without
-//! a system call: a handler that runs in the child counts generations, and whoever was made in an earlier one is foreign.
-//! The simulated driver is told by the same count, before it takes a lock that a thread of the parent may have held.
+//! After `fork` the driver answers every call of the child with NOT_INITIALIZED. The crate sees the fork itself,
+//! without a system call: a handler that runs in the child counts generations, and whoever was made in an earlier one
+//! is foreign. The simulated driver is told by the same count, before it takes a lock that a thread of the parent may
+//! have held.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Once;

@@ -1,5 +1,5 @@
-//! CUDA virtual memory management for systems code: reserve addresses, create physical memory, map it, grant access, give
-//! it back.
+//! CUDA virtual memory management for systems code: reserve addresses, create physical memory, map it, grant access,
+//! give it back.
 //!
 //! This is for code that embeds the CUDA driver and places memory itself: inference engines, caches, allocators, memory
 //! services. A range of addresses is reserved once and stays; memory comes and goes beneath it.
@@ -64,23 +64,26 @@
 //!
 //! 1. An [`Allocation`] is one physical handle with one count, neither copied nor cloned, and released exactly once.
 //! 2. A [`Reservation`] is one range of addresses, freed as it was reserved, and only when nothing is mapped in it.
-//! 3. A [`Mapping`] lives in a reservation and owns what backs it: a handle of its own, or a share of the caller's allocation, which
-//!    may then be dropped. When it goes it unmaps, then releases. Mappings go in reverse order of their making.
-//! 4. [`Reservation::close`] is the ordinary end. It consumes the reservation; if the driver refuses something, the error holds the
-//!    reservation with exactly what is still mapped. [`Reservation::close_keeping`] hands the allocations over instead of releasing
-//!    them.
-//! 5. `Drop` does the same work and never panics. It never frees addresses under a live mapping: what it cannot undo it leaks on
-//!    purpose and reports. In a forked child, and when the driver has shut down before it, it is silent.
-//! 6. An operation that fails has changed nothing. If undoing it fails too, the error is [`Error::NotUndone`], and what is left stays
-//!    owned by the reservation, or by the driver ([`Driver::reclaim`]).
+//! 3. A [`Mapping`] lives in a reservation and owns what backs it: a handle of its own, or a share of the caller's
+//!    allocation, which may then be dropped. When it goes it unmaps, then releases. Mappings go in reverse order of
+//!    their making.
+//! 4. [`Reservation::close`] is the ordinary end. It consumes the reservation; if the driver refuses something, the
+//!    error holds the reservation with exactly what is still mapped. [`Reservation::close_keeping`] hands the
+//!    allocations over instead of releasing them.
+//! 5. `Drop` does the same work and never panics. It never frees addresses under a live mapping: what it cannot undo it
+//!    leaks on purpose and reports. In a forked child, and when the driver has shut down before it, it is silent.
+//! 6. An operation that fails has changed nothing. If undoing it fails too, the error is [`Error::NotUndone`], and what
+//!    is left stays owned by the reservation, or by the driver ([`Driver::reclaim`]).
 //!
 //! # Work in flight
 //!
-//! Neither [`unmap`](Reservation::unmap), nor [`close`](Reservation::close), nor `Drop` waits for work that uses the memory. The driver
-//! unmaps at once; a kernel or a copy that still runs on the range then fails with ILLEGAL_ADDRESS (700), and its context is lost for
-//! everything but memory management. So wait first: [`unmap_after`](Reservation::unmap_after), [`close_after`](Reservation::close_after) and
-//! [`close_in_background`](Reservation::close_in_background) take a [`Fence`] (a stream, an event or a closure, with a deadline if wanted), and leave
-//! everything mapped and owned if the wait fails. The crate's own copies and fills are done when they return.
+//! Neither [`unmap`](Reservation::unmap), nor [`close`](Reservation::close), nor `Drop` waits for work that uses the
+//! memory. The driver unmaps at once; a kernel or a copy that still runs on the range then fails with ILLEGAL_ADDRESS
+//! (700), and its context is lost for everything but memory management. So wait first:
+//! [`unmap_after`](Reservation::unmap_after), [`close_after`](Reservation::close_after) and
+//! [`close_in_background`](Reservation::close_in_background) take a [`Fence`] (a stream, an event or a closure, with a
+//! deadline if wanted), and leave everything mapped and owned if the wait fails. The crate's own copies and fills are
+//! done when they return.
 //!
 //! # Threads
 //!
@@ -93,16 +96,18 @@
 //! | [`CurrentContext`] | no | no | a context is current on one thread, and is popped from that thread's stack |
 //! | ids, properties, rights, errors, leaks | yes | yes | plain data; an [`Error`] can be boxed as `dyn Error + Send + Sync` |
 //!
-//! Threads with reservations of their own share a driver without further ado; a reservation that several change stands behind a lock of yours.
-//! Several threads do not make the driver faster: it has one lock for all of its calls.
+//! Threads with reservations of their own share a driver without further ado; a reservation that several change stands
+//! behind a lock of yours. Several threads do not make the driver faster: it has one lock for all of its calls.
 //!
-//! No lock of this crate is held over a driver call, nor while a closure of yours runs or is dropped (a fence's, a leak hook): either may use the crate.
+//! No lock of this crate is held over a driver call, nor while a closure of yours runs or is dropped (a fence's, a leak
+//! hook): either may use the crate.
 //!
 //! # Speed
 //!
-//! The driver's cost is by the handle, not by the byte: few large mappings are cheaper to make, to give back and to copy over than many small
-//! ones. Keep a context of the device alive, the application's own or one from [`Device::make_current`]: with none in the process the driver takes some
-//! 950 µs to grant access and 770 µs to unmap 2 MiB, instead of 27 and 17 (H200, driver 580.159).
+//! The driver's cost is by the handle, not by the byte: few large mappings are cheaper to make, to give back and to
+//! copy over than many small ones. Keep a context of the device alive, the application's own or one from
+//! [`Device::make_current`]: with none in the process the driver takes some 950 µs to grant access and 770 µs to unmap
+//! 2 MiB, instead of 27 and 17 (H200, driver 580.159).
 //!
 //! # Other code at the same memory
 //!
@@ -121,7 +126,8 @@
 //!
 //! - It does not wait for work in flight unasked (above).
 //! - It does not share memory with other processes, grow ranges or pool pages. Those are planned.
-//! - It hands out nothing smaller than the granularity, and never a `&[u8]` of device memory: the device writes to it too.
+//! - It hands out nothing smaller than the granularity, and never a `&[u8]` of device memory: the device writes to it
+//!   too.
 //! - It wraps no kernels, streams, events, multicast objects or managed memory; some of the raw calls are in [`sys`].
 //! - It links nothing: `libcuda` is opened by [`Driver::load`], and its absence is [`Error::DriverNotFound`].
 //! - It does not build for anything but 64-bit Linux.

@@ -6,7 +6,8 @@ use crate::sys::{CUmemLocation, CUmemLocationType};
 
 /// A place that has memory, and from which memory is accessed (`CUmemLocation`).
 ///
-/// A NUMA node is an unsigned number here: the -1 that the driver reports for "no such node" cannot be passed back to it.
+/// A NUMA node is an unsigned number here: the -1 that the driver reports for "no such node" cannot be passed back to
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Location {

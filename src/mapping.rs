@@ -12,8 +12,9 @@ use crate::report::{self, Leak};
 
 /// Physical memory mapped at a range of a reservation.
 ///
-/// It lives in its [`Reservation`](crate::Reservation), which lends it out by reference, and owns what backs it: a handle of its own, or a
-/// share of the caller's allocation. When it goes it unmaps, then releases. The reservation does not go before it:
+/// It lives in its [`Reservation`](crate::Reservation), which lends it out by reference, and owns what backs it: a
+/// handle of its own, or a share of the caller's allocation. When it goes it unmaps, then releases. The reservation
+/// does not go before it:
 ///
 /// ```compile_fail,E0505
 /// # use cuda_vmm::Reservation;
@@ -170,8 +171,8 @@ impl Mapping {
         }
     }
 
-    /// Whether an earlier operation failed to undo this mapping. It is in the way until it is unmapped or the reservation is
-    /// closed, and cannot be copied to or from.
+    /// Whether an earlier operation failed to undo this mapping. It is in the way until it is unmapped or the
+    /// reservation is closed, and cannot be copied to or from.
     pub fn is_quarantined(&self) -> bool {
         self.quarantined
     }
@@ -216,8 +217,8 @@ impl Mapping {
         }
     }
 
-    /// Takes the handle whose count is to be given back, if there is one: the mapping's own, or a share that is the last. The mapping is
-    /// then without.
+    /// Takes the handle whose count is to be given back, if there is one: the mapping's own, or a share that is the
+    /// last. The mapping is then without.
     #[inline]
     pub(crate) fn take_handle(&mut self) -> Option<Handle> {
         match mem::replace(&mut self.backing, Backing::GivenUp) {
@@ -227,7 +228,8 @@ impl Mapping {
         }
     }
 
-    /// Releases the mapping's own handle, or a share that is the last, while the memory is mapped. A share that is not the last stays.
+    /// Releases the mapping's own handle, or a share that is the last, while the memory is mapped. A share that is not
+    /// the last stays.
     #[inline]
     pub(crate) fn release_handle(&mut self) -> Result<()> {
         match &mut self.backing {
@@ -328,7 +330,8 @@ impl fmt::Debug for Mapping {
 
 /// Names a mapping to the reservation it was made in.
 ///
-/// Made by the `map` operations and used up by [`Reservation::unmap`](crate::Reservation::unmap), so that unmapping twice does not compile:
+/// Made by the `map` operations and used up by [`Reservation::unmap`](crate::Reservation::unmap), so that unmapping
+/// twice does not compile:
 ///
 /// ```compile_fail,E0382
 /// # use cuda_vmm::{MappingId, Reservation};

@@ -1,8 +1,9 @@
 //! What has a lock or an atomic, under a scheduler that tries many orders of threads.
 //!
-//! Only built with `RUSTFLAGS="--cfg shuttle"`. Every test runs twice: in random orders, and in orders with few, well-placed switches, which
-//! find other mistakes. A thread that is never woken, or waits for itself, is a failure that the scheduler reports. It takes all atomics for
-//! sequentially consistent; weaker orderings are thread sanitizer's to judge.
+//! Only built with `RUSTFLAGS="--cfg shuttle"`. Every test runs twice: in random orders, and in orders with few,
+//! well-placed switches, which find other mistakes. A thread that is never woken, or waits for itself, is a failure
+//! that the scheduler reports. It takes all atomics for sequentially consistent; weaker orderings are thread
+//! sanitizer's to judge.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -60,7 +61,8 @@ fn both<T: Send + 'static>(
     [thread.join().unwrap(), other]
 }
 
-/// Asks for free memory on two threads of a new driver, with these calls failing once each; how many answers there were.
+/// Asks for free memory on two threads of a new driver, with these calls failing once each; how many answers there
+/// were.
 fn context_users(failing: &[Call]) -> (Simulation, Driver, usize) {
     let (sim, driver) = driver();
     for call in failing {
@@ -186,7 +188,8 @@ fn the_last_share_releases() {
     });
 }
 
-/// The unmap of whoever comes first fails, perhaps with the last share in hand: its count is taken back, and released once in the end.
+/// The unmap of whoever comes first fails, perhaps with the last share in hand: its count is taken back, and released
+/// once in the end.
 #[test]
 fn a_share_whose_unmap_fails_is_kept() {
     in_many_orders(|| {

@@ -74,13 +74,15 @@ impl AllocationProps {
         self.with(|recipe| recipe.handle_types = handle_types)
     }
 
-    /// Ask for memory that GPUDirect RDMA can reach. A request: [`Allocation::granted`](crate::Allocation::granted) tells what came of it.
+    /// Ask for memory that GPUDirect RDMA can reach. A request: [`Allocation::granted`](crate::Allocation::granted)
+    /// tells what came of it.
     #[must_use]
     pub fn rdma(self, rdma: bool) -> Self {
         self.with(|recipe| recipe.rdma = rdma)
     }
 
-    /// Ask for compressible memory. A request: [`Allocation::granted`](crate::Allocation::granted) tells what came of it.
+    /// Ask for compressible memory. A request: [`Allocation::granted`](crate::Allocation::granted) tells what came of
+    /// it.
     #[must_use]
     pub fn compression(self, compression: bool) -> Self {
         self.with(|recipe| recipe.compression = compression)
@@ -110,7 +112,8 @@ impl AllocationProps {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchDevice`](crate::Error::NoSuchDevice), [`Error::NoSuchPlace`](crate::Error::NoSuchPlace) (the driver's own query would answer for any device at all), or a driver failure.
+    /// [`Error::NoSuchDevice`](crate::Error::NoSuchDevice), [`Error::NoSuchPlace`](crate::Error::NoSuchPlace) (the
+    /// driver's own query would answer for any device at all), or a driver failure.
     #[doc(alias = "cuMemGetAllocationGranularity")]
     pub fn granularity(&self) -> Result<Granularity> {
         if let Some(known) = self.granularity.get() {

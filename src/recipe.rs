@@ -1,4 +1,5 @@
-//! The properties of memory as plain data: what is hashed, compared and sent to the driver; and the granularity they have.
+//! The properties of memory as plain data: what is hashed, compared and sent to the driver; and the granularity they
+//! have.
 
 use std::fmt;
 use std::ops::BitOr;

@@ -1,7 +1,8 @@
 //! The one hook through which `Drop` reports what it could not undo.
 //!
-//! `Drop` cannot return an error. What it cannot give back it leaks on purpose (freeing addresses beneath a live mapping would be
-//! worse) and reports here. A driver that has shut down and a forked child are not reported: nothing is lost there.
+//! `Drop` cannot return an error. What it cannot give back it leaks on purpose (freeing addresses beneath a live
+//! mapping would be worse) and reports here. A driver that has shut down and a forked child are not reported: nothing
+//! is lost there.
 
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -39,7 +40,8 @@ pub enum Leak {
         /// The driver's answer.
         error: Error,
     },
-    /// A reservation that was to be closed in the background stays, with its memory, because the wait for its work failed.
+    /// A reservation that was to be closed in the background stays, with its memory, because the wait for its work
+    /// failed.
     Reservation {
         /// First address.
         base: u64,
@@ -135,8 +137,8 @@ static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
 
 /// Sets what is told of leaks, in place of one line on standard error.
 ///
-/// There is one hook for the whole process, so tests that run side by side see each other's leaks. It runs inside `Drop`, on the thread that drops, with no lock of this crate held. A panic in it is caught and
-/// forgotten.
+/// There is one hook for the whole process, so tests that run side by side see each other's leaks. It runs inside
+/// `Drop`, on the thread that drops, with no lock of this crate held. A panic in it is caught and forgotten.
 pub fn set_leak_hook(hook: impl Fn(&Leak) + Send + Sync + 'static) {
     replace(Some(Arc::new(hook)));
 }

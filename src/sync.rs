@@ -1,7 +1,8 @@
-//! Locks and atomics: the standard library's, or in unit tests under `--cfg shuttle` those of a scheduler that permutes threads.
+//! Locks and atomics: the standard library's, or in unit tests under `--cfg shuttle` those of a scheduler that permutes
+//! threads.
 //!
-//! What is a process-wide static stays with the standard library, since the scheduler's own begin anew with every order of threads; so do
-//! cells that are set once, which nobody waits for.
+//! What is a process-wide static stays with the standard library, since the scheduler's own begin anew with every order
+//! of threads; so do cells that are set once, which nobody waits for.
 #![allow(unused_imports)] // Some are for the simulated driver alone.
 
 #[cfg(all(test, shuttle))]

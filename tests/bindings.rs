@@ -1,5 +1,5 @@
-//! The declarations against numbers written down by hand, from the driver's ABI: a generator that goes wrong goes wrong in
-//! code and layout checks alike, so neither may be the other's witness.
+//! The declarations against numbers written down by hand, from the driver's ABI: a generator that goes wrong goes wrong
+//! in code and layout checks alike, so neither may be the other's witness.
 
 use std::mem::{align_of, offset_of, size_of};
 

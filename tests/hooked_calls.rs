@@ -1,6 +1,8 @@
-//! Calls put between the crate and the driver that panic, at every call of many operations, or come back into the crate.
+//! Calls put between the crate and the driver that panic, at every call of many operations, or come back into the
+//! crate.
 //!
-//! Not tried is a panic in the very call that ends something (a release in `Drop`): nobody is left then who could call again.
+//! Not tried is a panic in the very call that ends something (a release in `Drop`): nobody is left then who could call
+//! again.
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};

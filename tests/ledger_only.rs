@@ -1,7 +1,9 @@
-//! The ledger-only driver asks nothing of the system but memory for its books, so that it runs where there is no system: under Miri.
+//! The ledger-only driver asks nothing of the system but memory for its books, so that it runs where there is no
+//! system: under Miri.
 //!
-//! A process confines itself to the system calls that an allocator, the standard library's maps and an ending process make, then uses the
-//! crate on the driver. The kernel kills it at the first other one, as it must kill one that uses the driver with real memory.
+//! A process confines itself to the system calls that an allocator, the standard library's maps and an ending process
+//! make, then uses the crate on the driver. The kernel kills it at the first other one, as it must kill one that uses
+//! the driver with real memory.
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
 
 use std::os::unix::process::ExitStatusExt;

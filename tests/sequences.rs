@@ -1,5 +1,5 @@
-//! Operations in any order, with driver calls failing anywhere: what a reservation says is what the driver has, and a later
-//! close finds nothing too much.
+//! Operations in any order, with driver calls failing anywhere: what a reservation says is what the driver has, and a
+//! later close finds nothing too much.
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
 
 use std::collections::BTreeMap;

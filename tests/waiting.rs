@@ -1,4 +1,5 @@
-//! Waiting before unmapping: with a fence, work in flight ends well; a wait that fails leaves everything mapped and owned.
+//! Waiting before unmapping: with a fence, work in flight ends well; a wait that fails leaves everything mapped and
+//! owned.
 //!
 //! Each case is one trial a driver. On the simulated driver a held stream stands for work that takes its time.
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]

@@ -1,7 +1,8 @@
 //! The calls whose symbols carry a version, under their plain names too.
 //!
 //! The real library exports these names with the ABI they had before the version, some of it from a time of 32-bit
-//! addresses. Programs that look them up by hand today mean what `cuda.h` means by the name, which is the newest version.
+//! addresses. Programs that look them up by hand today mean what `cuda.h` means by the name, which is the newest
+//! version.
 
 use std::ffi::c_void;
 

@@ -8,8 +8,8 @@ use cuda_vmm::sys::{CUresult, Call};
 
 use crate::aliases::plain;
 
-/// What `cuDriverGetVersion` answers, and the newest version that can be looked up: that of the driver whose answers the
-/// simulated one gives.
+/// What `cuDriverGetVersion` answers, and the newest version that can be looked up: that of the driver whose answers
+/// the simulated one gives.
 pub const DRIVER_VERSION: c_int = 13_000;
 
 const PREFIX: &str = "SIMCUDA_";

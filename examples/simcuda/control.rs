@@ -1,4 +1,5 @@
-//! The controls: for a program that knows that it runs on this driver. What each does is told at the head of the library.
+//! The controls: for a program that knows that it runs on this driver. What each does is told at the head of the
+//! library.
 
 use std::ffi::{c_char, c_int, CStr};
 use std::fmt::Write as _;

@@ -10,8 +10,8 @@
 //!
 //! # What it exports
 //!
-//! Every call of [`cuda_vmm::sys::Call`] under its symbol's name and, where that ends in a version, also under the plain
-//! name; `cuGetProcAddress` of both versions, `cuGetErrorName` and `cuGetErrorString`; and controls of its own.
+//! Every call of [`cuda_vmm::sys::Call`] under its symbol's name and, where that ends in a version, also under the
+//! plain name; `cuGetProcAddress` of both versions, `cuGetErrorName` and `cuGetErrorString`; and controls of its own.
 //!
 //! # How it is set up
 //!
@@ -25,8 +25,8 @@
 //! | `SIMCUDA_IMEX` | `1`: there is an IMEX channel, so fabric handles are permitted | 0 |
 //! | `SIMCUDA_FAULT` | `CALL[:N[:CODE[:TIMES]]]`, several with commas between | no fault |
 //!
-//! A fault makes the `N`-th `CALL` (counted from 1) answer the number `CODE`, and the `TIMES - 1` calls of that kind after
-//! it too; `TIMES` may be `forever`. What is left out is the first call, `CUDA_ERROR_UNKNOWN`, once. So
+//! A fault makes the `N`-th `CALL` (counted from 1) answer the number `CODE`, and the `TIMES - 1` calls of that kind
+//! after it too; `TIMES` may be `forever`. What is left out is the first call, `CUDA_ERROR_UNKNOWN`, once. So
 //! `SIMCUDA_FAULT=cuMemMap:2:2` has the second `cuMemMap` run out of memory.
 //!
 //! A value that makes no sense, or a variable `SIMCUDA_...` that is none of these, is told on standard error, and every
@@ -48,14 +48,14 @@
 //!
 //! # Where it differs from the driver's library
 //!
-//! Beside what the [simulated driver](cuda_vmm::sim) says of itself: a call has one version, the newest, whatever version
-//! `cuGetProcAddress` is asked for, and a plain name means that one; streams per thread are the legacy default stream;
-//! calls that this crate does not use are not there.
+//! Beside what the [simulated driver](cuda_vmm::sim) says of itself: a call has one version, the newest, whatever
+//! version `cuGetProcAddress` is asked for, and a plain name means that one; streams per thread are the legacy default
+//! stream; calls that this crate does not use are not there.
 //!
 //! # Safety
 //!
-//! The symbols have the signatures of `cuda.h`, because they come from the crate's one list of calls, which is held to that
-//! header. What a C caller passes is vouched for by the caller, as it is to the real driver.
+//! The symbols have the signatures of `cuda.h`, because they come from the crate's one list of calls, which is held to
+//! that header. What a C caller passes is vouched for by the caller, as it is to the real driver.
 #![allow(unsafe_code)]
 
 mod aliases;

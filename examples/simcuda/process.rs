@@ -64,15 +64,15 @@ fn watch_for_the_end() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
         OWNER.store(std::process::id(), Ordering::Relaxed);
-        // SAFETY: the handler is a function of this library, which stays loaded. Without room for it the driver is there
-        // until the very end, which is all that is lost.
+        // SAFETY: the handler is a function of this library, which stays loaded. Without room for it the driver is
+        // there until the very end, which is all that is lost.
         unsafe { libc::atexit(end) };
     });
 }
 
 extern "C" fn end() {
-    // A forked child has this handler too, and may have been forked while another thread was in a call: it must not wait
-    // for that one, and its calls are refused anyway.
+    // A forked child has this handler too, and may have been forked while another thread was in a call: it must not
+    // wait for that one, and its calls are refused anyway.
     if OWNER.load(Ordering::Relaxed) == std::process::id() {
         if let Ok(driver) = driver() {
             driver.deinitialize();

@@ -1,7 +1,7 @@
 //! The simulated driver's raw calls, with any arguments that C could pass.
 //!
-//! It answers, whatever it is asked, and what it refuses it leaves alone. A handle, stream, event or context that does not exist, which a
-//! real driver would die of, is a misuse that it names.
+//! It answers, whatever it is asked, and what it refuses it leaves alone. A handle, stream, event or context that does
+//! not exist, which a real driver would die of, is a misuse that it names.
 #![no_main]
 
 use std::ffi::c_void;

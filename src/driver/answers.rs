@@ -103,8 +103,8 @@ pub(super) fn addresses(base: u64, size: usize, alignment: usize) -> Result<Rang
 
 /// What this crate's state says against an INVALID_VALUE, if it says anything.
 ///
-/// Each of these calls is made only for what the types above own, so the value *is* valid as far as this crate can know. Setting
-/// access is not among them: the driver also refuses rights of a device that cannot reach the memory.
+/// Each of these calls is made only for what the types above own, so the value *is* valid as far as this crate can
+/// know. Setting access is not among them: the driver also refuses rights of a device that cannot reach the memory.
 pub(super) fn contradicted(failure: &DriverFailure) -> Option<String> {
     if failure.code != Code::ERROR_INVALID_VALUE {
         return None;

@@ -2,11 +2,11 @@
 //!
 //! # Safety
 //!
-//! Every call is made by [`driver_call!`], under facts that the types above establish, so that these methods are safe to use within the
-//! crate: a handle passed here was given by this driver and has not been released (`allocation::Handle` owns it); a range
-//! passed to map, unmap or free lies in a live reservation (`Reservation` owns it); a context is one that is
-//! retained. Output pointers are those of locals, host memory comes as slices with their own lengths. For the driver's own behaviour
-//! see the trust stated in [`sys`](crate::sys).
+//! Every call is made by [`driver_call!`], under facts that the types above establish, so that these methods are safe
+//! to use within the crate: a handle passed here was given by this driver and has not been released
+//! (`allocation::Handle` owns it); a range passed to map, unmap or free lies in a live reservation (`Reservation` owns
+//! it); a context is one that is retained. Output pointers are those of locals, host memory comes as slices with their
+//! own lengths. For the driver's own behaviour see the trust stated in [`sys`](crate::sys).
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};

@@ -87,8 +87,8 @@ impl Contexts {
         }
     }
 
-    /// A retain that could not be given back is held with the ordinary one, or as it: the next user finds it, and the driver
-    /// gives it back at its end.
+    /// A retain that could not be given back is held with the ordinary one, or as it: the next user finds it, and the
+    /// driver gives it back at its end.
     pub(crate) fn quarantine_if(
         &self,
         undo: Option<Error>,
@@ -143,8 +143,8 @@ pub(crate) struct Entered {
 
 /// Pops the context that was pushed; a pop that fails is tried once more, since a thread's stack has no later close.
 ///
-/// Another context that comes off is not put back: where guards were dropped out of order, the next one takes off the one that
-/// stayed.
+/// Another context that comes off is not put back: where guards were dropped out of order, the next one takes off the
+/// one that stayed.
 pub(crate) fn leave(calls: &Calls, entered: Context) -> Result<()> {
     let pop = || calls.context_pop();
     match pop() {

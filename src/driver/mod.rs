@@ -61,8 +61,9 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// [`Error::DriverNotFound`] without a driver, [`Error::StubLibrary`] where a toolkit's stub was found in its place,
-    /// [`Error::ForkedChild`] where a parent process has loaded it before, else what the library or `cuInit` answered.
+    /// [`Error::DriverNotFound`] without a driver, [`Error::StubLibrary`] where a toolkit's stub was found in its
+    /// place, [`Error::ForkedChild`] where a parent process has loaded it before, else what the library or `cuInit`
+    /// answered.
     #[doc(alias = "cuInit")]
     pub fn load() -> Result<Driver> {
         Driver::from_library(Library::open()?)

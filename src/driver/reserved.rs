@@ -38,8 +38,8 @@ impl Reserved {
         }
     }
 
-    /// Frees a reservation. It is forgotten before the driver frees it, since the addresses are anybody's afterwards, and
-    /// noted again if the driver does not.
+    /// Frees a reservation. It is forgotten before the driver frees it, since the addresses are anybody's afterwards,
+    /// and noted again if the driver does not.
     pub(super) fn free(&self, range: Range<u64>, free: impl FnOnce() -> Result<()>) -> Result<()> {
         self.forget(range.start);
         free().inspect_err(|_| {

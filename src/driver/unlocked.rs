@@ -1,7 +1,7 @@
 //! No lock of this crate is held while the driver is called.
 //!
-//! Before and after every call that the crate makes, another thread goes through all that a lock guards. It is kept waiting only where the
-//! calling thread holds one of those locks.
+//! Before and after every call that the crate makes, another thread goes through all that a lock guards. It is kept
+//! waiting only where the calling thread holds one of those locks.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -117,8 +117,8 @@ macro_rules! watch {
 }
 for_each_call!(watch);
 
-/// Takes every lock there is: those of the granularities, the contexts, the quarantine, the leak hook and the interposer. On a device of
-/// its own, so that the other thread finds nothing done.
+/// Takes every lock there is: those of the granularities, the contexts, the quarantine, the leak hook and the
+/// interposer. On a device of its own, so that the other thread finds nothing done.
 fn go_through_all(driver: &Driver, interposer: &Interposer) {
     let device = driver.device(1).unwrap();
     AllocationProps::on(&device).granularity().unwrap();

@@ -35,7 +35,8 @@ impl ReservationBuilder {
         }
     }
 
-    /// The base is to be a multiple of this: a power of two in bytes, or 0 for the driver's choice (which is also the default).
+    /// The base is to be a multiple of this: a power of two in bytes, or 0 for the driver's choice (which is also the
+    /// default).
     pub fn alignment(mut self, alignment: usize) -> Self {
         self.alignment = alignment;
         self
@@ -58,8 +59,9 @@ impl ReservationBuilder {
     ///
     /// Of a device only its ordinal counts, as the driver of [`reserve`](Self::reserve) numbers devices.
     ///
-    /// A host location's rights hold for host memory only: the driver has none to give on a device's. Without any call of this,
-    /// mappings are accessible to nobody until [`set_access`](Reservation::set_access) or [`grant`](Reservation::grant).
+    /// A host location's rights hold for host memory only: the driver has none to give on a device's. Without any call
+    /// of this, mappings are accessible to nobody until [`set_access`](Reservation::set_access) or
+    /// [`grant`](Reservation::grant).
     pub fn access(mut self, location: impl Into<Location>, access: Access) -> Self {
         self.policy.push((location.into(), access));
         self
@@ -69,8 +71,9 @@ impl ReservationBuilder {
     ///
     /// # Errors
     ///
-    /// Before any driver call: [`Error::ZeroSize`], [`Error::Misaligned`] (the size, and an address asked for, must be multiples of the
-    /// granularity), [`Error::BadAlignment`], [`Error::Overflow`], [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::DuplicateAccess`]. From the driver: [`Error::OutOfAddressSpace`],
+    /// Before any driver call: [`Error::ZeroSize`], [`Error::Misaligned`] (the size, and an address asked for, must be
+    /// multiples of the granularity), [`Error::BadAlignment`], [`Error::Overflow`], [`Error::NoSuchDevice`],
+    /// [`Error::NoSuchPlace`], [`Error::DuplicateAccess`]. From the driver: [`Error::OutOfAddressSpace`],
     /// [`Error::HintNotHonoured`], or another failure.
     #[doc(alias = "cuMemAddressReserve")]
     pub fn reserve(self, driver: &Driver) -> Result<Reservation> {
@@ -111,8 +114,8 @@ impl ReservationBuilder {
         Ok(rights)
     }
 
-    /// What is asked of the driver: its own choice will not do for the coarser of devices whose granularities differ. An address that was
-    /// asked for stays what it is.
+    /// What is asked of the driver: its own choice will not do for the coarser of devices whose granularities differ.
+    /// An address that was asked for stays what it is.
     fn base_alignment(&self, driver: &Driver) -> Result<usize> {
         let units = driver.units()?;
         let asked = match self.address {

@@ -17,7 +17,8 @@ pub struct CloseError {
     pub further: Vec<Error>,
     /// The reservation, with exactly what is still mapped.
     pub reservation: Reservation,
-    /// What [`close_keeping`](Reservation::close_keeping) had already taken out: each allocation with the offset it was mapped at.
+    /// What [`close_keeping`](Reservation::close_keeping) had already taken out: each allocation with the offset it was
+    /// mapped at.
     pub kept: Vec<(usize, Allocation)>,
 }
 
@@ -36,8 +37,8 @@ impl CloseError {
         })
     }
 
-    /// The first failure with the further ones attached, for a caller that gives the reservation up: it is dropped, which
-    /// tries once more, waits for nothing, and reports what it has to leak.
+    /// The first failure with the further ones attached, for a caller that gives the reservation up: it is dropped,
+    /// which tries once more, waits for nothing, and reports what it has to leak.
     ///
     /// ```
     /// # use cuda_vmm::{sim::Simulation, Driver, Reservation};
@@ -102,18 +103,19 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// Every failure, and the reservation with what is still mapped. One failure does not stop the rest; the addresses are freed
-    /// only when nothing is mapped in them.
+    /// Every failure, and the reservation with what is still mapped. One failure does not stop the rest; the addresses
+    /// are freed only when nothing is mapped in them.
     #[doc(alias = "cuMemAddressFree")]
     pub fn close(mut self) -> Result<(), Box<CloseError>> {
         let leaks = self.teardown(Disposal::Release);
         self.finish(leaks, Vec::new()).map(drop)
     }
 
-    /// [`close`](Reservation::close), but hands over the memory that the mappings owned instead of releasing it: each allocation with the offset
-    /// it was mapped at, by order of mapping. Contents are kept.
+    /// [`close`](Reservation::close), but hands over the memory that the mappings owned instead of releasing it: each
+    /// allocation with the offset it was mapped at, by order of mapping. Contents are kept.
     ///
-    /// Memory whose handle was given up goes with its mapping, and an allocation that the caller still holds is not handed over a second time.
+    /// Memory whose handle was given up goes with its mapping, and an allocation that the caller still holds is not
+    /// handed over a second time.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 //! Copies and fills, checked against what is mapped and granted, across the seams of mappings.
 //!
-//! Each runs in the primary context of a device that may do it, on that device's default stream, and is done when it returns.
+//! Each runs in the primary context of a device that may do it, on that device's default stream, and is done when it
+//! returns.
 
 use std::ops::Range;
 
@@ -17,7 +18,8 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Hole`], [`Error::NoAccess`]. Else a driver failure.
+    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Hole`],
+    /// [`Error::NoAccess`]. Else a driver failure.
     #[doc(alias = "cuMemcpyHtoD")]
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
         let target = self
@@ -54,8 +56,8 @@ impl Reservation {
         })
     }
 
-    /// Copies `size` bytes from one place of this reservation to another that shares no memory with it, neither by its addresses
-    /// nor by way of a mirror (as far as the handles of both are held).
+    /// Copies `size` bytes from one place of this reservation to another that shares no memory with it, neither by its
+    /// addresses nor by way of a mirror (as far as the handles of both are held).
     ///
     /// # Errors
     ///
@@ -92,9 +94,9 @@ impl Reservation {
         })
     }
 
-    /// Does the operation to the ranges, from an offset for a size, and waits for it: all at once, or, where the host has
-    /// rights, from seam to seam. There the driver copies through the host's own mapping, and a copy over the end of
-    /// one ends the process (seen on an H200 with driver 580.159).
+    /// Does the operation to the ranges, from an offset for a size, and waits for it: all at once, or, where the host
+    /// has rights, from seam to seam. There the driver copies through the host's own mapping, and a copy over the end
+    /// of one ends the process (seen on an H200 with driver 580.159).
     fn in_pieces(
         &self,
         needs: &[Need<'_>],
@@ -196,8 +198,8 @@ impl Need<'_> {
         self.asked.clone()
     }
 
-    /// Where a copy has to be cut, counted from the start of the range: at the end of every mapping, if the host has rights
-    /// to one.
+    /// Where a copy has to be cut, counted from the start of the range: at the end of every mapping, if the host has
+    /// rights to one.
     fn seams(&self) -> impl Iterator<Item = usize> + '_ {
         let host = |mapping: &Mapping| self.reservation.host_access(mapping).reads();
         let cut = self.mappings().any(host);

@@ -12,13 +12,14 @@ impl Reservation {
     /// Creates memory, maps it at `[offset, offset + size)` and grants what the policy says (`cuMemCreate`, `cuMemMap`,
     /// `cuMemSetAccess`).
     ///
-    /// The mapping owns the handle. One large mapping is cheaper to make, to give back and to use than many small ones: the
-    /// driver charges by the handle.
+    /// The mapping owns the handle. One large mapping is cheaper to make, to give back and to use than many small ones:
+    /// the driver charges by the handle.
     ///
     /// # Errors
     ///
-    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Misaligned`], [`Error::Overlap`],
-    /// [`Error::ForeignDriver`]. From the driver: [`Error::OutOfMemory`] or another failure. Nothing is changed then.
+    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Misaligned`],
+    /// [`Error::Overlap`], [`Error::ForeignDriver`]. From the driver: [`Error::OutOfMemory`] or another failure.
+    /// Nothing is changed then.
     #[doc(alias = "cuMemMap")]
     pub fn map(
         &mut self,
@@ -37,8 +38,8 @@ impl Reservation {
         self.place(offset, memory, Backing::Owned(raw))
     }
 
-    /// [`map`](Reservation::map), and gives the handle up afterwards (`cuMemRelease`): the driver keeps the memory for as long as it
-    /// is mapped.
+    /// [`map`](Reservation::map), and gives the handle up afterwards (`cuMemRelease`): the driver keeps the memory for
+    /// as long as it is mapped.
     ///
     /// # Errors
     ///
@@ -66,8 +67,8 @@ impl Reservation {
 
     /// Maps an allocation of the caller's at `[offset, offset + its size)` and grants what the policy says.
     ///
-    /// An allocation can be mapped any number of times, here and in other reservations: all see the same bytes. It may be
-    /// dropped while it is mapped. The driver maps the whole of it or nothing, so there is no size to give:
+    /// An allocation can be mapped any number of times, here and in other reservations: all see the same bytes. It may
+    /// be dropped while it is mapped. The driver maps the whole of it or nothing, so there is no size to give:
     ///
     /// ```compile_fail,E0061
     /// # use cuda_vmm::{Allocation, Reservation};
@@ -78,7 +79,8 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// As [`map`](Reservation::map), and [`Error::WrongSize`] where the size that was claimed for a raw handle is not its own.
+    /// As [`map`](Reservation::map), and [`Error::WrongSize`] where the size that was claimed for a raw handle is not
+    /// its own.
     #[doc(alias = "cuMemMap")]
     pub fn map_existing(&mut self, offset: usize, allocation: &Allocation) -> Result<MappingId> {
         let handle = allocation.share();

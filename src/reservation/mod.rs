@@ -32,8 +32,9 @@ use table::{Span, Table};
 
 /// A reserved range of addresses (`cuMemAddressReserve`) and the mappings in it.
 ///
-/// Offsets count bytes from its base. Every operation checks its range before the driver is called, and is all or nothing. The
-/// ordinary end is [`close`](Reservation::close), which consumes the reservation, so that use afterwards does not compile:
+/// Offsets count bytes from its base. Every operation checks its range before the driver is called, and is all or
+/// nothing. The ordinary end is [`close`](Reservation::close), which consumes the reservation, so that use afterwards
+/// does not compile:
 ///
 /// ```compile_fail,E0382
 /// # use cuda_vmm::{AllocationProps, Reservation};
@@ -59,13 +60,15 @@ use table::{Span, Table};
 /// }
 /// ```
 ///
-/// Dropping it does the same work, and reports what the driver refuses to undo through [`set_leak_hook`](crate::set_leak_hook).
+/// Dropping it does the same work, and reports what the driver refuses to undo through
+/// [`set_leak_hook`](crate::set_leak_hook).
 ///
 /// # Work in flight
 ///
-/// Unmapping, closing and dropping do not wait for work that uses the memory: the driver unmaps at once, and a kernel or copy still running
-/// on the range then fails with ILLEGAL_ADDRESS and takes its context with it. [`unmap_after`](Reservation::unmap_after) and
-/// [`close_after`](Reservation::close_after) take a [`Fence`](crate::Fence) to wait for first.
+/// Unmapping, closing and dropping do not wait for work that uses the memory: the driver unmaps at once, and a kernel
+/// or copy still running on the range then fails with ILLEGAL_ADDRESS and takes its context with it.
+/// [`unmap_after`](Reservation::unmap_after) and [`close_after`](Reservation::close_after) take a
+/// [`Fence`](crate::Fence) to wait for first.
 pub struct Reservation {
     driver: Driver,
     base: u64,
@@ -136,7 +139,8 @@ impl Reservation {
         self.size
     }
 
-    /// The least granularity in bytes: offsets and sizes of mappings are multiples of it, or of the greater granularity of their properties.
+    /// The least granularity in bytes: offsets and sizes of mappings are multiples of it, or of the greater granularity
+    /// of their properties.
     pub fn granularity(&self) -> usize {
         self.unit
     }
@@ -156,7 +160,8 @@ impl Reservation {
         self.mappings().map(Mapping::size).sum()
     }
 
-    /// How many mappings and handles the driver refused to give up in an earlier operation. They are tried again by `close`.
+    /// How many mappings and handles the driver refused to give up in an earlier operation. They are tried again by
+    /// `close`.
     pub fn quarantined(&self) -> usize {
         self.stuck.len()
             + self

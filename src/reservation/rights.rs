@@ -9,14 +9,15 @@ use crate::location::Location;
 use crate::mapping::Mapping;
 
 impl Reservation {
-    /// Says what a location may do with the whole mappings in `[offset, offset + size)` (`cuMemSetAccess`). Other locations' rights,
-    /// and the policy for later maps, stay as they are.
+    /// Says what a location may do with the whole mappings in `[offset, offset + size)` (`cuMemSetAccess`). Other
+    /// locations' rights, and the policy for later maps, stay as they are.
     ///
     /// # Errors
     ///
-    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::PartialMapping`], [`Error::Hole`] (the
-    /// driver would skip a hole silently). After a driver failure all rights are as before, unless the error says that undoing failed
-    /// too: then the mappings that it names no longer have their old rights.
+    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`],
+    /// [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::PartialMapping`], [`Error::Hole`] (the driver would
+    /// skip a hole silently). After a driver failure all rights are as before, unless the error says that undoing
+    /// failed too: then the mappings that it names no longer have their old rights.
     #[doc(alias = "cuMemSetAccess")]
     pub fn set_access(
         &mut self,
@@ -41,8 +42,8 @@ impl Reservation {
         Ok(())
     }
 
-    /// Undoes what a refused call granted: the driver goes from mapping to mapping, and where it comes to device memory that the
-    /// host cannot have rights of, the host memory before it has them already.
+    /// Undoes what a refused call granted: the driver goes from mapping to mapping, and where it comes to device memory
+    /// that the host cannot have rights of, the host memory before it has them already.
     fn take_rights_back(
         &mut self,
         range: Range<usize>,
@@ -71,13 +72,14 @@ impl Reservation {
         error.with_undo(undo.into_iter().map(|(_, error)| error).collect())
     }
 
-    /// Changes the policy: what the location may do with everything mapped here, now and later. A host location's rights hold for
-    /// host memory only.
+    /// Changes the policy: what the location may do with everything mapped here, now and later. A host location's
+    /// rights hold for host memory only.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], or a driver failure. The policy and all rights are then as before, unless the error says that
-    /// undoing failed too: then the mappings that it names no longer have their old rights.
+    /// [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], or a driver failure. The policy and all rights are then as
+    /// before, unless the error says that undoing failed too: then the mappings that it names no longer have their old
+    /// rights.
     #[doc(alias = "cuMemSetAccess")]
     pub fn grant(&mut self, location: impl Into<Location>, access: Access) -> Result<()> {
         let location = location.into();
@@ -121,8 +123,8 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`], [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::Hole`] where nothing is mapped, [`Error::Disagreement`] where the driver's answer is
-    /// not what was granted, or a driver failure.
+    /// [`Error::OutOfRange`], [`Error::NoSuchDevice`], [`Error::NoSuchPlace`], [`Error::Hole`] where nothing is mapped,
+    /// [`Error::Disagreement`] where the driver's answer is not what was granted, or a driver failure.
     #[doc(alias = "cuMemGetAccess")]
     pub fn access_of(&self, offset: usize, location: impl Into<Location>) -> Result<Access> {
         let location = location.into();

@@ -1,11 +1,12 @@
 //! The mappings of a reservation, by offset.
 //!
-//! A trie over the reservation's units (a unit is the least granularity): a leaf says of 64 units which of them a mapping starts at, how long
-//! it is and where in a pool it lies; above the leaves, one bit a leaf says which are not empty, one bit a word of those, and so on. Finding,
-//! inserting and removing cost the same few steps, over the same few cache lines, for ten mappings as for a million.
+//! A trie over the reservation's units (a unit is the least granularity): a leaf says of 64 units which of them a
+//! mapping starts at, how long it is and where in a pool it lies; above the leaves, one bit a leaf says which are not
+//! empty, one bit a word of those, and so on. Finding, inserting and removing cost the same few steps, over the same
+//! few cache lines, for ten mappings as for a million.
 //!
-//! Nothing is allocated but the first time a leaf is touched or the pool grows, and what was allocated stays until the table goes: a steady
-//! state of mapping and unmapping allocates nothing.
+//! Nothing is allocated but the first time a leaf is touched or the pool grows, and what was allocated stays until the
+//! table goes: a steady state of mapping and unmapping allocates nothing.
 
 const FAN: usize = 64;
 
@@ -241,7 +242,8 @@ impl<T> Table<T> {
     fn marked_above(&self, index: usize) -> Option<usize> {
         let mut start = index.checked_add(1)?;
         for (height, level) in self.levels.iter().enumerate() {
-            // Of the bits from `start` on, those in its word come first; the words behind it are bits of the next level.
+            // Of the bits from `start` on, those in its word come first; the words behind it are bits of the next
+            // level.
             let word = *level.get(start / FAN)?;
             if let Some(at) = lowest_from(word, start % FAN) {
                 let lowest = |word: u64| word.trailing_zeros() as usize;

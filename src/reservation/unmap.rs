@@ -1,9 +1,9 @@
 //! Unmapping: of one mapping, or of a range of whole ones; all or nothing.
 //!
-//! The handles are released first and the range is unmapped last, by one call. That order is what makes a range of many mappings all or
-//! nothing: a release of mapped memory frees nothing and can be taken back (the driver gives the count again for the mapped address),
-//! while the unmap, after which nothing can be taken back, is a single call that happens or does not. The memory is never out of place in
-//! between, so that a failed unmap disturbs no work that uses it.
+//! The handles are released first and the range is unmapped last, by one call. That order is what makes a range of many
+//! mappings all or nothing: a release of mapped memory frees nothing and can be taken back (the driver gives the count
+//! again for the mapped address), while the unmap, after which nothing can be taken back, is a single call that happens
+//! or does not. The memory is never out of place in between, so that a failed unmap disturbs no work that uses it.
 
 use std::ops::Range;
 
@@ -18,8 +18,9 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// [`Error::NotMapped`] where the mapping was unmapped by range before, or is another reservation's. [`Error::Disagreement`]
-    /// where the driver knows of no such mapping, which is then in quarantine. Any driver failure leaves everything mapped; the id is used up, and [`id_at`](Reservation::id_at) gives it again:
+    /// [`Error::NotMapped`] where the mapping was unmapped by range before, or is another reservation's.
+    /// [`Error::Disagreement`] where the driver knows of no such mapping, which is then in quarantine. Any driver
+    /// failure leaves everything mapped; the id is used up, and [`id_at`](Reservation::id_at) gives it again:
     ///
     /// ```
     /// # use cuda_vmm::{sim::{Fault, Simulation}, sys::Call, AllocationProps, Driver, Reservation};
@@ -49,10 +50,11 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Hole`], [`Error::PartialMapping`] (the driver itself would say
-    /// SUCCESS to holes). A driver failure leaves everything mapped, with one exception: where several mappings in the range
-    /// are all that is left of one allocation, its handle is released last, and [`Error::NotUndone`] then says that it was not:
-    /// it is kept for `close`, and the range is unmapped.
+    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`], [`Error::Hole`],
+    /// [`Error::PartialMapping`] (the driver itself would say SUCCESS to holes). A driver failure leaves everything
+    /// mapped, with one exception: where several mappings in the range are all that is left of one allocation, its
+    /// handle is released last, and [`Error::NotUndone`] then says that it was not: it is kept for `close`, and the
+    /// range is unmapped.
     #[doc(alias = "cuMemUnmap")]
     pub fn unmap_range(&mut self, offset: usize, size: usize) -> Result<()> {
         let range = self.whole(offset, size)?.asked;
@@ -86,7 +88,8 @@ impl Reservation {
         }
     }
 
-    /// Does something with each mapping of a range that consists of whole ones, up to the first failure, whose offset is given.
+    /// Does something with each mapping of a range that consists of whole ones, up to the first failure, whose offset
+    /// is given.
     fn each(
         &mut self,
         range: Range<usize>,

@@ -17,8 +17,9 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// As `unmap`, whose checks come before the wait; [`Error::DeadlinePassed`], [`Error::WaitFailed`] or a driver failure of the wait itself. In every
-    /// case everything stays mapped and owned, and [`id_at`](Reservation::id_at) names the mapping again.
+    /// As `unmap`, whose checks come before the wait; [`Error::DeadlinePassed`], [`Error::WaitFailed`] or a driver
+    /// failure of the wait itself. In every case everything stays mapped and owned, and [`id_at`](Reservation::id_at)
+    /// names the mapping again.
     #[doc(alias = "cuMemUnmap")]
     pub fn unmap_after(&mut self, id: MappingId, fence: Fence<'_>) -> Result<()> {
         if self.mapping(&id).is_none() {
@@ -49,8 +50,8 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// As `close`. Where the wait failed, the reservation is in the error with everything still mapped; dropping it would unmap
-    /// without a wait.
+    /// As `close`. Where the wait failed, the reservation is in the error with everything still mapped; dropping it
+    /// would unmap without a wait.
     #[doc(alias = "cuMemAddressFree")]
     pub fn close_after(self, fence: Fence<'_>) -> Result<(), Box<CloseError>> {
         match fence.wait() {
@@ -99,8 +100,8 @@ impl Reservation {
 
 /// A reservation that is being closed on another thread. Made by [`Reservation::close_in_background`].
 ///
-/// Dropping it lets the thread go on by itself. If the wait fails then, nobody is left who could decide: the reservation stays mapped until
-/// the process ends, and [`set_leak_hook`](crate::set_leak_hook)'s hook is told.
+/// Dropping it lets the thread go on by itself. If the wait fails then, nobody is left who could decide: the
+/// reservation stays mapped until the process ends, and [`set_leak_hook`](crate::set_leak_hook)'s hook is told.
 #[derive(Debug)]
 pub struct Closing {
     thread: JoinHandle<Result<(), Unclosed>>,
@@ -129,7 +130,8 @@ impl Closing {
 
 /// What a background thread could not close.
 ///
-/// Dropped unclaimed while work may still use the memory, the reservation is leaked and reported: its own `Drop` would unmap.
+/// Dropped unclaimed while work may still use the memory, the reservation is leaked and reported: its own `Drop` would
+/// unmap.
 #[derive(Debug)]
 struct Unclosed {
     error: Option<Box<CloseError>>,

@@ -92,7 +92,8 @@ impl SimDevice {
         self
     }
 
-    /// Answers `code` to every export of this device's memory to any of these handle types, although it could be created.
+    /// Answers `code` to every export of this device's memory to any of these handle types, although it could be
+    /// created.
     pub fn refuse_export(mut self, types: CUmemAllocationHandleType, code: CUresult) -> Self {
         let types = types.0;
         self.export_refusals.push(Refused { types, code });

@@ -6,8 +6,8 @@ use crate::sys::{CUresult, Call};
 
 /// A call that is to fail, instead of being made: which, when, with what code, and how often.
 ///
-/// Calls are counted from the moment the fault is injected. The failing call has no effect: it never reaches the driver,
-/// and its outputs stay as they were.
+/// Calls are counted from the moment the fault is injected. The failing call has no effect: it never reaches the
+/// driver, and its outputs stay as they were.
 ///
 /// ```
 /// # use cuda_vmm::{sim::{Fault, Simulation}, sys::{CUresult, Call}};

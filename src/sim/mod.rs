@@ -1,14 +1,14 @@
 //! A simulated CUDA driver with real memory, for machines without a GPU.
 //!
-//! [`Simulation`] implements [`DriverCalls`], so it stands wherever the driver library stands. An allocation is a memfd, a
-//! reservation is an address range of the process, a mapping is the one mapped into the other, an exported handle is a
-//! file descriptor that another process can import. What a real driver was measured to answer and to do (driver 580.159
-//! on an H200) it answers and does, the surprises included: a mapping may run over the end of its reservation, unmapping
-//! nothing succeeds, and of a range with a hole only what lies before the hole is granted.
+//! [`Simulation`] implements [`DriverCalls`], so it stands wherever the driver library stands. An allocation is a
+//! memfd, a reservation is an address range of the process, a mapping is the one mapped into the other, an exported
+//! handle is a file descriptor that another process can import. What a real driver was measured to answer and to do
+//! (driver 580.159 on an H200) it answers and does, the surprises included: a mapping may run over the end of its
+//! reservation, unmapping nothing succeeds, and of a range with a hole only what lies before the hole is granted.
 //!
-//! Around it stands an [`Interposer`], which can make any call fail and records every one; it can wrap a real driver
-//! as well. [`Simulation::snapshot`] gives all the driver knows as one value that compares, and [`Simulation::misuses`] what
-//! would have killed the process on a real driver.
+//! Around it stands an [`Interposer`], which can make any call fail and records every one; it can wrap a real driver as
+//! well. [`Simulation::snapshot`] gives all the driver knows as one value that compares, and [`Simulation::misuses`]
+//! what would have killed the process on a real driver.
 //!
 //! ```
 //! use cuda_vmm::sim::{Fault, Simulation};
@@ -187,8 +187,8 @@ impl Simulation {
         self.core.deinitialize();
     }
 
-    /// Holds a stream: what is enqueued on it stays pending. Null is the default stream of the current context. `false` if
-    /// there is no such stream.
+    /// Holds a stream: what is enqueued on it stays pending. Null is the default stream of the current context. `false`
+    /// if there is no such stream.
     ///
     /// Memory that pending work touches can be unmapped, at once; the work then fails and its context is lost.
     pub fn hold_stream(&self, stream: CUstream) -> bool {

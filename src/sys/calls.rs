@@ -16,8 +16,8 @@ use super::{
 /// Calls the given macro with the whole list of driver calls: `name(argument: type, ...);` for each.
 ///
 /// For what must exist once for each call and must not fall behind the list: an implementation of
-/// [`DriverCalls`](crate::sys::DriverCalls) that hands every call on, a library that exports them all. The types are written
-/// as [`sys`](crate::sys) and [`std::ffi`] name them; bring both into scope where the macro is used.
+/// [`DriverCalls`](crate::sys::DriverCalls) that hands every call on, a library that exports them all. The types are
+/// written as [`sys`](crate::sys) and [`std::ffi`] name them; bring both into scope where the macro is used.
 ///
 /// ```
 /// macro_rules! count {
@@ -121,9 +121,9 @@ macro_rules! declare {
         ///
         /// # Safety
         ///
-        /// An implementation must behave as the driver documents each call: write only behind output pointers and within the
-        /// stated lengths, not unwind, and not keep a host pointer after it returned (but for the asynchronous copies, until the stream
-        /// has passed them).
+        /// An implementation must behave as the driver documents each call: write only behind output pointers and
+        /// within the stated lengths, not unwind, and not keep a host pointer after it returned (but for the
+        /// asynchronous copies, until the stream has passed them).
         #[allow(non_snake_case, clippy::too_many_arguments)]
         pub unsafe trait DriverCalls: Send + Sync + 'static {
             /// Whether this driver has the call at all.

@@ -40,11 +40,11 @@ const REQUIRED: &[Call] = &[
 
 /// The loaded driver library.
 ///
-/// It is [`Send`] and [`Sync`]: it holds a table that never changes once it is filled, and the driver's calls may be made
-/// from any thread.
+/// It is [`Send`] and [`Sync`]: it holds a table that never changes once it is filled, and the driver's calls may be
+/// made from any thread.
 ///
-/// Dropping it does not unload the driver. Once `cuInit` ran, the driver has threads and exit handlers whose code lies in
-/// the library, and other parts of the process may have started it too; unmapping that code would crash them.
+/// Dropping it does not unload the driver. Once `cuInit` ran, the driver has threads and exit handlers whose code lies
+/// in the library, and other parts of the process may have started it too; unmapping that code would crash them.
 pub struct Library {
     table: CallTable,
     path: PathBuf,
@@ -69,7 +69,8 @@ impl Library {
         Err(LoadError::NotFound { tried })
     }
 
-    /// Opens the driver library at `path`. Nothing is searched for: a path without a folder is one of the current folder.
+    /// Opens the driver library at `path`. Nothing is searched for: a path without a folder is one of the current
+    /// folder.
     ///
     /// # Errors
     ///
@@ -112,8 +113,9 @@ impl Library {
             Ok(object) => object,
             Err(reason) => return Err(refusal(name, reason)),
         };
-        // SAFETY: `object` is open, and an object that calls itself libcuda (or that the caller of `open_path` calls the
-        // driver) exports these names as the driver's functions; that trust is stated at the head of the `sys` module.
+        // SAFETY: `object` is open, and an object that calls itself libcuda (or that the caller of `open_path` calls
+        // the driver) exports these names as the driver's functions; that trust is stated at the head of the `sys`
+        // module.
         let table = unsafe { CallTable::resolve(|call| object.symbol(call)) };
         let path = table
             .cuInit
@@ -185,7 +187,8 @@ impl Object {
 fn open_object(name: &OsStr) -> Result<Object, String> {
     let name =
         CString::new(name.as_bytes()).map_err(|_| "the path contains a NUL byte".to_owned())?;
-    // SAFETY: the name is a C string. Loading runs the object's initialisers, which for the driver touch nothing of ours.
+    // SAFETY: the name is a C string. Loading runs the object's initialisers, which for the driver touch nothing of
+    // ours.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     std::ptr::NonNull::new(handle).map(Object).ok_or_else(|| {
         // SAFETY: `dlerror` takes nothing. Its text belongs to this thread and is copied before another call.
@@ -202,8 +205,8 @@ fn open_object(name: &OsStr) -> Result<Object, String> {
 
 /// Tells a file that was refused from one that is not there, by what the dynamic linker said of `name`.
 ///
-/// Its text begins with the name it was asked for when no folder has it, and with the path of the file when one does. The
-/// rest is in the user's language, so only that beginning is judged.
+/// Its text begins with the name it was asked for when no folder has it, and with the path of the file when one does.
+/// The rest is in the user's language, so only that beginning is judged.
 fn refusal(name: &OsStr, reason: String) -> LoadError {
     let asked = Path::new(name);
     let subject = reason.split_once(": ").map_or("", |(subject, _)| subject);

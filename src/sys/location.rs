@@ -5,8 +5,8 @@ use super::CUmemLocationType;
 /// Where memory lies, or who is to have access to it.
 ///
 /// Up to CUDA 13.1 the header's `id` is an `int`; from 13.2 on it is one member of an unnamed union of the same size.
-/// Here it is an `int` for both. `wrapper.h` has the C compiler assert, against the header at hand, that size and offsets
-/// are the same.
+/// Here it is an `int` for both. `wrapper.h` has the C compiler assert, against the header at hand, that size and
+/// offsets are the same.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(non_camel_case_types)]

@@ -48,8 +48,8 @@ fn every_header_gives_the_kept_declarations() {
     }
 }
 
-/// Python's libclang, and others, are the library alone, without the compiler's own headers; a small image may lack the C
-/// library's too.
+/// Python's libclang, and others, are the library alone, without the compiler's own headers; a small image may lack the
+/// C library's too.
 #[test]
 fn a_libclang_without_c_headers_will_do() {
     for folder in test_headers() {

@@ -1,7 +1,7 @@
 //! The table of agreement: the simulated driver's answers against those of a real one.
 //!
-//! The real one is this machine's, or, where there is none, the one that was recorded first. A machine's own answers are
-//! compared with every recorded machine's as well.
+//! The real one is this machine's, or, where there is none, the one that was recorded first. A machine's own answers
+//! are compared with every recorded machine's as well.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

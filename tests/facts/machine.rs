@@ -47,7 +47,8 @@ impl fmt::Display for Name {
     }
 }
 
-/// The version of the kernel's part of the driver. The calls name only the version of CUDA, which several drivers share.
+/// The version of the kernel's part of the driver. The calls name only the version of CUDA, which several drivers
+/// share.
 fn kernel_module() -> Option<String> {
     if let Ok(version) = fs::read_to_string("/sys/module/nvidia/version") {
         return Some(version.trim().into());

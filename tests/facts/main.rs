@@ -9,10 +9,10 @@
 //! failure.
 //!
 //! To add a case, write it into the section of its call as you expect the driver to answer, run it here on the
-//! simulated driver and then on a GPU. Where they differ the GPU decides: the case and the simulated driver follow it, or
-//! the table of knowing differences in `src/sim/mod.rs` gets a row. To record a machine, run this program there with
-//! `CUDA_VMM_FACTS_RECORD=FILE`, lay the file into `answers/` and name it in `recorded.rs`: from then on every run with a
-//! GPU tells where it differs from that driver on that device, and which answers each gave.
+//! simulated driver and then on a GPU. Where they differ the GPU decides: the case and the simulated driver follow it,
+//! or the table of knowing differences in `src/sim/mod.rs` gets a row. To record a machine, run this program there with
+//! `CUDA_VMM_FACTS_RECORD=FILE`, lay the file into `answers/` and name it in `recorded.rs`: from then on every run with
+//! a GPU tells where it differs from that driver on that device, and which answers each gave.
 
 // Raw driver calls all over: what makes each one sound, or harmless where a fact is about a refusal, is the fact
 // itself.

@@ -204,8 +204,8 @@ const STRADDLES: &str = "a mapping across two reservations is one mapping, and h
 const ROW: &str =
     "an unmap runs over whole reservations, and over what is not reserved between them";
 
-/// Two adjacent reservations of four granules, the granules on either side of the border mapped: filled with 0xa1 before
-/// it and 0xb2 behind it.
+/// Two adjacent reservations of four granules, the granules on either side of the border mapped: filled with 0xa1
+/// before it and 0xb2 behind it.
 struct Sides<'g> {
     gpu: &'g Gpu,
     first: Range<'g>,

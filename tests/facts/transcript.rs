@@ -1,7 +1,7 @@
 //! What a driver answered in a case, as one line of text that can be compared and kept.
 //!
-//! Noted are the calls that were refused, with their codes, and the rights that were read back. Calls that succeeded are
-//! not named, nor are addresses and handles, which no two runs share. What is noted twice in a row is noted once.
+//! Noted are the calls that were refused, with their codes, and the rights that were read back. Calls that succeeded
+//! are not named, nor are addresses and handles, which no two runs share. What is noted twice in a row is noted once.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -32,8 +32,8 @@ pub fn take() -> String {
     }
 }
 
-/// The answer in a case that did not end as stated: what was heard, and how it ended, in one line. Where in the sources it
-/// ended is left out: it tells nothing of the driver, and moves.
+/// The answer in a case that did not end as stated: what was heard, and how it ended, in one line. Where in the sources
+/// it ended is left out: it tells nothing of the driver, and moves.
 pub fn unlike(heard: &str, how: &str) -> String {
     let of_the_driver =
         |line: &&str| !line.contains("panicked at") && !line.starts_with("note: run with");

@@ -1,5 +1,5 @@
-//! A refusal contradicts what the crate knows: the error names both, what is in doubt is quarantined, and nothing is lost.
-//! Failure case 30 and its neighbours.
+//! A refusal contradicts what the crate knows: the error names both, what is in doubt is quarantined, and nothing is
+//! lost. Failure case 30 and its neighbours.
 
 use cuda_vmm::sim::Fault;
 use cuda_vmm::sys::{CUresult, Call};

@@ -1,5 +1,5 @@
-//! K. The list of calls, and what the crate reads of its surroundings. Building and loading are in tests/build_script and
-//! tests/loader.
+//! K. The list of calls, and what the crate reads of its surroundings. Building and loading are in tests/build_script
+//! and tests/loader.
 
 use std::fs;
 use std::path::Path;

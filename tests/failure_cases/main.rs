@@ -1,8 +1,9 @@
 //! The failure cases: what goes wrong for people who manage GPU memory, by kind, each as a test.
 //!
-//! The kinds were collected from public reports; [`PROVED`] says of each, by the number it has in that collection, where it is
-//! proved: by a case of this program, by a test of another, by an example that does not compile. What needs more than the core of
-//! the crate, or a machine that there is not, says so. [`table`] holds the list against what there is.
+//! The kinds were collected from public reports; [`PROVED`] says of each, by the number it has in that collection,
+//! where it is proved: by a case of this program, by a test of another, by an example that does not compile. What needs
+//! more than the core of the crate, or a machine that there is not, says so. [`table`] holds the list against what
+//! there is.
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
 
 mod accounting;

@@ -51,7 +51,8 @@ fn a_row() {
     }
 }
 
-/// Failure case 27, as far as one process shows it: a peer that fails in the middle of the mappings has no rights anywhere.
+/// Failure case 27, as far as one process shows it: a peer that fails in the middle of the mappings has no rights
+/// anywhere.
 fn rights_in_a_row() {
     let rig = Rig::with(
         Simulation::builder()

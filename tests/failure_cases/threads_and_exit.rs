@@ -101,8 +101,8 @@ fn dropped_while_unwinding() {
     assert_eq!(rig.sim.snapshot(), before);
 }
 
-/// Failure case 121. That a current context's guard may not go to another thread is an example that does not compile, at
-/// `CurrentContext`.
+/// Failure case 121. That a current context's guard may not go to another thread is an example that does not compile,
+/// at `CurrentContext`.
 fn send_and_sync() {
     fn both<T: Send + Sync>() {}
     both::<Driver>();

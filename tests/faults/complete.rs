@@ -100,8 +100,8 @@ fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Adds the public functions that give a `Result`, and the `Drop`s. The sources are formatted: an `impl` begins a line, and
-/// a signature ends with its brace.
+/// Adds the public functions that give a `Result`, and the `Drop`s. The sources are formatted: an `impl` begins a line,
+/// and a signature ends with its brace.
 fn fallible(text: &str, found: &mut BTreeSet<String>) {
     let mut of = String::new();
     let mut lines = text.lines();

@@ -1,14 +1,15 @@
 //! Faults: every driver call of every fallible operation made to fail, and what is left asserted exactly.
 //!
-//! [`operations`] and [`endings`] are tables of all that can fail; `complete` reads the crate's sources and fails when a
-//! public operation stands in neither. An operation runs once undisturbed, so that the log tells which calls it makes.
-//! Then, in a fresh simulation each time:
+//! [`operations`] and [`endings`] are tables of all that can fail; `complete` reads the crate's sources and fails when
+//! a public operation stands in neither. An operation runs once undisturbed, so that the log tells which calls it
+//! makes. Then, in a fresh simulation each time:
 //!
 //! - each of its calls fails once, with each code: the error is that call's, and the driver's state and the
 //!   reservation's own view are as before ([`once`]);
-//! - an undoing call fails too, each in turn and then all of them for ever: the first error is still the first, the others
-//!   are attached in order, what is left is owned, and is gone after a later close or reclaim ([`twice`]);
-//! - what ends an object (close, release, drop) gives up exactly what the driver took, and tells of the rest ([`ending`]).
+//! - an undoing call fails too, each in turn and then all of them for ever: the first error is still the first, the
+//!   others are attached in order, what is left is owned, and is gone after a later close or reclaim ([`twice`]);
+//! - what ends an object (close, release, drop) gives up exactly what the driver took, and tells of the rest
+//!   ([`ending`]).
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
 
 mod complete;
@@ -30,8 +31,8 @@ use libtest_mimic::{Arguments, Trial};
 
 use stage::Mode;
 
-/// What the failing calls answer. INVALID_VALUE comes beside them where one call fails once: of what the crate owns it is a
-/// contradiction, and what is in doubt then is what tests/failure_cases is about.
+/// What the failing calls answer. INVALID_VALUE comes beside them where one call fails once: of what the crate owns it
+/// is a contradiction, and what is in doubt then is what tests/failure_cases is about.
 const CODES: [CUresult; 4] = [
     CUresult::CUDA_ERROR_OUT_OF_MEMORY,
     CUresult::CUDA_ERROR_INVALID_CONTEXT,

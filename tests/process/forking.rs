@@ -28,8 +28,8 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-/// Forks; the child runs the closure and ends as a program does, destructors of the process included. Gives how it ended
-/// and what it wrote on standard error.
+/// Forks; the child runs the closure and ends as a program does, destructors of the process included. Gives how it
+/// ended and what it wrote on standard error.
 fn in_child(run: impl FnOnce()) -> (i32, String) {
     let mut pipe = [0; 2];
     assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);

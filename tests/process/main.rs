@@ -1,7 +1,7 @@
 //! What becomes of reservations when a process forks, panics, or ends.
 //!
-//! Each case is played by a process of its own, which is this program started again: what is tested is what a process does to
-//! itself. It runs on the simulated driver and, where there is one, on the machine's own.
+//! Each case is played by a process of its own, which is this program started again: what is tested is what a process
+//! does to itself. It runs on the simulated driver and, where there is one, on the machine's own.
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
 
 mod ending;

@@ -52,8 +52,8 @@ fn refused_while_unwinding(which: Which) {
     let scene = Scene::open(which);
     scene.watch.inject(Fault::any_nth(1).forever()).unwrap();
     assert_eq!(unwind(scene), "the program's own panic");
-    // Four mappings; the own handle and the page; the context that the fill retained; addresses beneath live mappings are
-    // not even tried.
+    // Four mappings; the own handle and the page; the context that the fill retained; addresses beneath live mappings
+    // are not even tried.
     let told = told.map(|count| count.load(Ordering::Relaxed));
     assert_eq!(told, [4, 2, 1, 0]);
 }

@@ -1,10 +1,11 @@
-//! Properties: random programs of operations on reservations and allocations, with driver calls that fail at random, played
-//! against a model.
+//! Properties: random programs of operations on reservations and allocations, with driver calls that fail at random,
+//! played against a model.
 //!
-//! A [step](operation::Step) is one operation of the crate and what the driver refuses meanwhile. The [model](model) says beforehand
-//! what must come of it: success, or the very error, made before the driver is called or by the driver. After every step the model is
-//! compared with all that the crate tells (mappings, holes, rights, backing, the drawn reservation), and with all that the driver knows
-//! (a snapshot of the simulated one; what a real one answers to questions). At the end everything is closed and nothing may be left.
+//! A [step](operation::Step) is one operation of the crate and what the driver refuses meanwhile. The [model](model)
+//! says beforehand what must come of it: success, or the very error, made before the driver is called or by the driver.
+//! After every step the model is compared with all that the crate tells (mappings, holes, rights, backing, the drawn
+//! reservation), and with all that the driver knows (a snapshot of the simulated one; what a real one answers to
+//! questions). At the end everything is closed and nothing may be left.
 //!
 //! A program that fails is shrunk to a few steps, which are printed with the seed.
 //!

@@ -1,5 +1,5 @@
-//! What can be done, in numbers that shrink: each means something in any state, so that a step can be left out of a program
-//! and the rest still runs.
+//! What can be done, in numbers that shrink: each means something in any state, so that a step can be left out of a
+//! program and the rest still runs.
 
 use cuda_vmm::Access;
 

@@ -190,8 +190,8 @@ fn report(ground: Ground, seed: u64, number: u64, error: TestError<Vec<Step>>) -
     ))
 }
 
-/// Leaves out every step without which the program still fails. Shrinking tries that once, and then makes steps simpler; what has
-/// become too simple to matter goes here.
+/// Leaves out every step without which the program still fails. Shrinking tries that once, and then makes steps
+/// simpler; what has become too simple to matter goes here.
 fn pruned(ground: Ground, mut steps: Vec<Step>) -> Vec<Step> {
     let mut at = 0;
     while at < steps.len() {

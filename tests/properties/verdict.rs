@@ -1,4 +1,5 @@
-//! Whether an operation answered as it had to: the model's expectation, the driver's log and the error must say the same.
+//! Whether an operation answered as it had to: the model's expectation, the driver's log and the error must say the
+//! same.
 
 use std::fmt::Debug;
 

@@ -169,8 +169,8 @@ impl World {
 
     /// The location of that number, or one that does not exist.
     ///
-    /// On a real driver never the host: of a range in which the host has rights to some memory, driver 580.159 copies all
-    /// with the CPU, and the process dies where the host has no right to the rest.
+    /// On a real driver never the host: of a range in which the host has rights to some memory, driver 580.159 copies
+    /// all with the CPU, and the process dies where the host has no right to the rest.
     pub fn who(&self, which: Which) -> Location {
         let places = match self.sim {
             Some(_) => self.places.len(),

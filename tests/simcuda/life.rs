@@ -54,7 +54,8 @@ type Reserve = unsafe extern "C" fn(*mut CUdeviceptr, usize, usize, CUdeviceptr,
 
 /// In a child: the library is closed as often as it was opened, and opened again.
 pub fn stays_when_closed() {
-    // `Library` itself never closes one that it could use; it is opened once here to learn the path, and once per symbol.
+    // `Library` itself never closes one that it could use; it is opened once here to learn the path, and once per
+    // symbol.
     let opened = symbols::open();
     let mut address = 0;
     unsafe {

@@ -1,4 +1,5 @@
-//! The simulated driver as a library (`examples/simcuda`), seen through the dynamic linker as a foreign program sees it.
+//! The simulated driver as a library (`examples/simcuda`), seen through the dynamic linker as a foreign program sees
+//! it.
 //!
 //! It runs where the loader finds that library: `scripts/run-on-simcuda` sees to it. Anywhere else each test is ignored
 //! in plain sight; `CUDA_VMM_REQUIRE_SIMCUDA=1` makes that a failure.

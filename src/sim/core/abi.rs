@@ -5,9 +5,9 @@
 //!
 //! # Safety
 //!
-//! [`Checked::checked`] is the one way to make these types, and whoever calls it vouches for the pointer as the driver call
-//! demands. They live no longer than the call (but for the host buffers of work on a stream, for which the driver demands
-//! more). So a pointer that is not null may be read or written as its type says.
+//! [`Checked::checked`] is the one way to make these types, and whoever calls it vouches for the pointer as the driver
+//! call demands. They live no longer than the call (but for the host buffers of work on a stream, for which the driver
+//! demands more). So a pointer that is not null may be read or written as its type says.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -78,8 +78,8 @@ impl<T: Copy> In<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Raw(*mut c_void);
 
-// SAFETY: the pointer is used only while the core is locked, and the driver call that brought it demands that its memory
-// stay valid for any thread until the work is done.
+// SAFETY: the pointer is used only while the core is locked, and the driver call that brought it demands that its
+// memory stay valid for any thread until the work is done.
 unsafe impl Send for Raw {}
 
 impl Raw {

@@ -41,9 +41,10 @@ impl Granted {
 }
 
 impl State {
-    /// The range must begin and end with a mapping, and every descriptor be valid, or nothing is done. Then the mappings are
-    /// changed one by one: those before the first hole, while those behind it are silently left as they were; and those before
-    /// the first that a place cannot reach, which ends the call with what was granted until then.
+    /// The range must begin and end with a mapping, and every descriptor be valid, or nothing is done. Then the
+    /// mappings are changed one by one: those before the first hole, while those behind it are silently left as they
+    /// were; and those before the first that a place cannot reach, which ends the call with what was granted until
+    /// then.
     pub(super) fn cuMemSetAccess(
         &mut self,
         address: u64,

@@ -13,8 +13,8 @@ use super::abi::{In, Out};
 use super::store::{Identity, Origin, Store};
 use super::{demand, invalid, refuse, Answer, State};
 
-/// Handles look like the pointers they are on a real driver, and none is ever given out twice: so whether a value was a handle
-/// once is arithmetic, with nothing to remember.
+/// Handles look like the pointers they are on a real driver, and none is ever given out twice: so whether a value was a
+/// handle once is arithmetic, with nothing to remember.
 const FIRST_HANDLE: u64 = 0x5107_0000_0000;
 const HANDLE_STEP: u64 = 0x80;
 

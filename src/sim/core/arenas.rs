@@ -9,7 +9,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The arena that is asked for first; halved while the system refuses, as it does under a sanitizer or a resource limit.
+/// The arena that is asked for first; halved while the system refuses, as it does under a sanitizer or a resource
+/// limit.
 const ARENA: u64 = 64 << 30;
 
 /// Start to end, and whether the range stays ours when nothing is left in it.

@@ -51,7 +51,8 @@ impl Backend {
         }
     }
 
-    /// Hands back addresses got for one reservation alone, once all of them are free again: those that are no longer ours.
+    /// Hands back addresses got for one reservation alone, once all of them are free again: those that are no longer
+    /// ours.
     pub(super) fn shrink(&mut self, free: &Range<u64>) -> Vec<Range<u64>> {
         match self {
             Backend::Memory(memory) => memory.arenas.shrink(free),

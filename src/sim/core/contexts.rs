@@ -46,7 +46,8 @@ impl State {
         Ok(())
     }
 
-    /// What belongs to the context goes, a sticky error with it. Reservations, handles and mappings do not belong to it.
+    /// What belongs to the context goes, a sticky error with it. Reservations, handles and mappings do not belong to
+    /// it.
     pub(super) fn cuDevicePrimaryCtxReset_v2(&mut self, device: c_int) -> Answer {
         let device = self.device(device)?;
         self.clear_context(device);
@@ -184,7 +185,8 @@ fn device_of(context: Token) -> Option<usize> {
     (steps % STEP == 0).then_some((steps / STEP) as usize)
 }
 
-/// The calling thread's number. Unlike the standard library's it can be had while a thread's locals are being destroyed.
+/// The calling thread's number. Unlike the standard library's it can be had while a thread's locals are being
+/// destroyed.
 fn thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     crate::sync::thread_local! {

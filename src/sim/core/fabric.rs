@@ -1,7 +1,7 @@
 //! Fabric handles: 64 bytes that name an allocation and, unlike a file descriptor, keep nothing alive.
 //!
-//! On a real machine they are good on every node of the fabric. Here they are good in every process of the machine that may
-//! look into the exporter's `/proc/<pid>/fd`, which is how far the memory of a process reaches.
+//! On a real machine they are good on every node of the fabric. Here they are good in every process of the machine that
+//! may look into the exporter's `/proc/<pid>/fd`, which is how far the memory of a process reaches.
 
 use std::os::fd::AsRawFd;
 

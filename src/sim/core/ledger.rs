@@ -132,8 +132,8 @@ impl Ledger {
     }
 }
 
-/// Calls `visit` with each page that `size` bytes from byte `from` of the segments touch: its key, the bytes within the page,
-/// and the bytes within the range.
+/// Calls `visit` with each page that `size` bytes from byte `from` of the segments touch: its key, the bytes within the
+/// page, and the bytes within the range.
 fn each_part(
     segments: &[Segment],
     from: u64,

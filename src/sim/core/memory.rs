@@ -1,10 +1,11 @@
-//! The backend with real memory: an allocation is a memfd or a part of one, and a mapping is that mapped into the arenas.
+//! The backend with real memory: an allocation is a memfd or a part of one, and a mapping is that mapped into the
+//! arenas.
 //!
 //! # Safety
 //!
-//! `MAP_FIXED` replaces whatever lies at an address, so it is used only inside the [`Arenas`], which nothing else of the
-//! process knows but by asking the simulated driver. The books above see to it that what is copied is mapped with the rights
-//! the copy needs, and they are locked meanwhile.
+//! `MAP_FIXED` replaces whatever lies at an address, so it is used only inside the [`Arenas`], which nothing else of
+//! the process knows but by asking the simulated driver. The books above see to it that what is copied is mapped with
+//! the rights the copy needs, and they are locked meanwhile.
 #![allow(unsafe_code)]
 
 use std::collections::hash_map::Entry;
@@ -122,8 +123,8 @@ impl Memory {
     }
 
     pub(super) fn copy(&mut self, to: &End, from: &End, size: u64) {
-        // SAFETY: host buffers are as long as the copy says, by the call's contract; device ends were found mapped with the
-        // rights for it, and follow each other in the address space. They may overlap.
+        // SAFETY: host buffers are as long as the copy says, by the call's contract; device ends were found mapped with
+        // the rights for it, and follow each other in the address space. They may overlap.
         unsafe { libc::memmove(pointer(to), pointer(from), size as usize) };
     }
 

@@ -1,8 +1,9 @@
 //! The simulated driver itself: its state, and the door every call goes through.
 //!
-//! Each file holds the calls of one subject, under the calls' own names, as methods of [`State`]. They are written without
-//! `unsafe` and without locks: the door turns pointers into checked arguments, refuses what comes before `cuInit`, after the end
-//! or in a forked child, and holds the one lock, as the real driver has one for all of its threads.
+//! Each file holds the calls of one subject, under the calls' own names, as methods of [`State`]. They are written
+//! without `unsafe` and without locks: the door turns pointers into checked arguments, refuses what comes before
+//! `cuInit`, after the end or in a forked child, and holds the one lock, as the real driver has one for all of its
+//! threads.
 //!
 //! # Safety
 //!
@@ -283,8 +284,8 @@ impl State {
 
 macro_rules! dispatch {
     ($($name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {
-        // SAFETY: outputs are written through `Out` and `Raw` alone, within the lengths the caller gave; host pointers are
-        // kept only with work on a stream, until the stream has passed it.
+        // SAFETY: outputs are written through `Out` and `Raw` alone, within the lengths the caller gave; host pointers
+        // are kept only with work on a stream, until the stream has passed it.
         unsafe impl DriverCalls for Core {
             fn provides(&self, call: Call) -> bool {
                 !self.missing[call as usize]

@@ -16,8 +16,8 @@ const END: u64 = 1 << 47;
 /// An alignment from which on no address is found: from here to the end there is but one multiple of it besides 0.
 const TOO_FAR_APART: u64 = 1 << 46;
 
-/// How many granules stay free on either side of a range, unless a hint asks for less: a mapping may run over the end of
-/// its reservation, and should not meet a neighbour at once.
+/// How many granules stay free on either side of a range, unless a hint asks for less: a mapping may run over the end
+/// of its reservation, and should not meet a neighbour at once.
 const GAP: u64 = 16;
 
 impl State {

@@ -1,7 +1,7 @@
 //! The range allocator: which addresses are ours, and which of them are taken.
 //!
-//! Addresses only, no memory. Free ranges are kept by address and by size, so that taking and giving back cost a search in a
-//! tree however many there are.
+//! Addresses only, no memory. Free ranges are kept by address and by size, so that taking and giving back cost a search
+//! in a tree however many there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -49,8 +49,8 @@ impl Space {
         true
     }
 
-    /// Takes `size` bytes at a multiple of `alignment`, `gap` bytes away from the ends of a free range: from what else is
-    /// taken, and from what is not ours.
+    /// Takes `size` bytes at a multiple of `alignment`, `gap` bytes away from the ends of a free range: from what else
+    /// is taken, and from what is not ours.
     pub(super) fn place(&mut self, size: u64, alignment: u64, gap: u64) -> Option<u64> {
         let needed = size.checked_add(gap)?.checked_add(gap)?;
         let (start, at) = self

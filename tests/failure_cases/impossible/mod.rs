@@ -1,4 +1,5 @@
-//! SUCCESS, with an answer that cannot be so: the error names both sides, what was made is given back, and nothing panics.
+//! SUCCESS, with an answer that cannot be so: the error names both sides, what was made is given back, and nothing
+//! panics.
 
 mod addresses;
 mod devices;

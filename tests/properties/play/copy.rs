@@ -162,8 +162,8 @@ impl World {
         self.model.repeats(need.area, &need.range)
     }
 
-    /// Whether the copy is possible; `None` if nobody can say what comes of it: it writes what it reads, or one byte twice, by way
-    /// of mirrors of which the crate cannot know.
+    /// Whether the copy is possible; `None` if nobody can say what comes of it: it writes what it reads, or one byte
+    /// twice, by way of mirrors of which the crate cannot know.
     fn copyable(&self, needs: Result<[Need; 2], Refusal>) -> Option<Result<[Need; 2], Refusal>> {
         let Ok([to, from]) = needs else {
             return Some(needs);

@@ -213,8 +213,8 @@ impl World {
         Some(())
     }
 
-    /// Makes the unmaps and releases that failed once more, so that what `Drop` leaked is not left. They must succeed: what was
-    /// leaked is still there, once. Addresses stay leaked, as the crate believes them to be.
+    /// Makes the unmaps and releases that failed once more, so that what `Drop` leaked is not left. They must succeed:
+    /// what was leaked is still there, once. Addresses stay leaked, as the crate believes them to be.
     pub fn make_good(&mut self) {
         for record in self.failed() {
             let answer = match record.call {

@@ -132,8 +132,8 @@ impl World {
         self.ids.push(Held { id, area, mapping });
     }
 
-    /// A mapping that should not be there, whose unmap failed. The crate says what was to be granted; the driver has granted it
-    /// if that call succeeded.
+    /// A mapping that should not be there, whose unmap failed. The crate says what was to be granted; the driver has
+    /// granted it if that call succeeded.
     fn quarantine(&mut self, at: usize, offset: usize, memory: Number, backing: Backing) {
         let location = self.model.memories[&memory].location;
         let noted = self.model.areas[at].granted_at(location);

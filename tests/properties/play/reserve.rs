@@ -139,7 +139,8 @@ impl World {
         }
     }
 
-    /// What the driver is asked for: a base that will do for every device, unless an address was asked for that will not.
+    /// What the driver is asked for: a base that will do for every device, unless an address was asked for that will
+    /// not.
     fn base_alignment(&self, asked: usize, alignment: usize) -> usize {
         let devices = self.places.iter().filter(|place| !place.location.is_host());
         let greatest = devices.map(|place| place.granularity).max();

@@ -41,8 +41,9 @@ impl World {
         Some(())
     }
 
-    /// A grant that failed: where taking it back failed too, the crate notes what was asked for. The driver has granted it if it was
-    /// the driver that went from mapping to mapping and then refused; a call that was made to fail has done nothing.
+    /// A grant that failed: where taking it back failed too, the crate notes what was asked for. The driver has granted
+    /// it if it was the driver that went from mapping to mapping and then refused; a call that was made to fail has
+    /// done nothing.
     fn half_granted(&mut self, at: usize, who: Location, access: Access) {
         let by_driver = self.failures()[0].1 == Code::ERROR_NOT_SUPPORTED;
         let not_undone = self.failed_accesses();

@@ -90,8 +90,8 @@ impl World {
         Some(())
     }
 
-    /// The model after an unmap of whole mappings. Either they are gone, all of them, and what was not released after that is
-    /// stuck; or they are there, all of them, but for counts that were not had back.
+    /// The model after an unmap of whole mappings. Either they are gone, all of them, and what was not released after
+    /// that is stuck; or they are there, all of them, but for counts that were not had back.
     fn unmapped(&mut self, at: usize, verdict: Verdict, range: &Range<usize>) {
         let there: Vec<usize> = self.model.areas[at]
             .in_range(range)
