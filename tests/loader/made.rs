@@ -38,7 +38,7 @@ impl Folder {
     }
 
     /// Compiles a library that exports `calls`, each answering with what `answer` says; `None` without a C compiler.
-    pub fn library(&self, name: &str, calls: &[Call], answer: fn(Call) -> u32) -> Option<PathBuf> {
+    pub fn compiled(&self, name: &str, calls: &[Call], answer: fn(Call) -> u32) -> Option<PathBuf> {
         let mut source = String::new();
         for &call in calls {
             writeln!(source, "int {call}(void) {{ return {}; }}", answer(call)).unwrap();

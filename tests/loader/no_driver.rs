@@ -8,7 +8,7 @@ use crate::made::{answer, Folder};
 #[test]
 fn a_toolkit_stub_is_named() {
     let folder = Folder::new("stub");
-    let Some(path) = folder.library("libcuda.so.1", Call::ALL, |_| 34) else {
+    let Some(path) = folder.compiled("libcuda.so.1", Call::ALL, |_| 34) else {
         return;
     };
     let library = Library::open_path(&path).unwrap();
@@ -44,7 +44,7 @@ fn one_required_call_too_few() {
         .copied()
         .filter(|&call| call != Call::cuMemMap)
         .collect();
-    let Some(path) = folder.library("libcuda.so.1", &calls, answer) else {
+    let Some(path) = folder.compiled("libcuda.so.1", &calls, answer) else {
         return;
     };
     let refused = Library::open_path(&path).unwrap_err();
@@ -67,7 +67,7 @@ fn one_required_call_too_few() {
 #[test]
 fn a_library_of_something_else() {
     let folder = Folder::new("foreign");
-    let Some(path) = folder.library("libcuda.so.1", &[], answer) else {
+    let Some(path) = folder.compiled("libcuda.so.1", &[], answer) else {
         return;
     };
     let refused = Library::open_path(&path).unwrap_err();
@@ -81,6 +81,6 @@ fn a_library_of_something_else() {
     );
     // It was given back: a good library put in its place is found.
     std::fs::remove_file(&path).unwrap();
-    folder.library("libcuda.so.1", Call::ALL, answer);
+    folder.compiled("libcuda.so.1", Call::ALL, answer);
     assert_eq!(Library::open_path(&path).unwrap().path(), path);
 }

@@ -54,7 +54,7 @@ fn a_directory() {
 #[test]
 fn a_library_of_another_word_size() {
     let folder = Folder::new("class");
-    let Some(path) = folder.library("libcuda.so.1", Call::ALL, answer) else {
+    let Some(path) = folder.compiled("libcuda.so.1", Call::ALL, answer) else {
         return;
     };
     let mut bytes = std::fs::read(&path).unwrap();
@@ -81,7 +81,7 @@ fn a_library_of_another_word_size() {
 #[test]
 fn a_driver_that_needs_a_library_that_is_not_there() {
     let folder = Folder::new("needs");
-    let Some(needed) = folder.library("libneeded.so", &[], answer) else {
+    let Some(needed) = folder.compiled("libneeded.so", &[], answer) else {
         return;
     };
     let source = "int cuInit(void) { return 0; }\n";

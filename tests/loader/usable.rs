@@ -16,7 +16,7 @@ const NEWER: &[Call] = &[
 #[test]
 fn the_versioned_name_alone_is_enough() {
     let folder = Folder::new("versioned");
-    let Some(path) = folder.library("libcuda.so.1", Call::ALL, answer) else {
+    let Some(path) = folder.compiled("libcuda.so.1", Call::ALL, answer) else {
         return;
     };
     assert_eq!(folder.open_in_child(), format!("opened {}", path.display()));
@@ -25,8 +25,8 @@ fn the_versioned_name_alone_is_enough() {
 #[test]
 fn the_versioned_name_goes_before_the_plain_one() {
     let folder = Folder::new("both");
-    folder.library("libcuda.so", &[], answer);
-    let Some(path) = folder.library("libcuda.so.1", Call::ALL, answer) else {
+    folder.compiled("libcuda.so", &[], answer);
+    let Some(path) = folder.compiled("libcuda.so.1", Call::ALL, answer) else {
         return;
     };
     assert_eq!(folder.open_in_child(), format!("opened {}", path.display()));
@@ -35,7 +35,7 @@ fn the_versioned_name_goes_before_the_plain_one() {
 #[test]
 fn the_plain_name_will_do() {
     let folder = Folder::new("plain");
-    let Some(path) = folder.library("libcuda.so", Call::ALL, answer) else {
+    let Some(path) = folder.compiled("libcuda.so", Call::ALL, answer) else {
         return;
     };
     let report = folder.open_in_child();
@@ -47,7 +47,7 @@ fn the_plain_name_will_do() {
 #[test]
 fn a_path_without_a_folder_is_one_of_the_current_folder() {
     let folder = Folder::new("relative");
-    if folder.library("mine.so", Call::ALL, answer).is_none() {
+    if folder.compiled("mine.so", Call::ALL, answer).is_none() {
         return;
     }
     let nowhere = folder.file("nowhere");
@@ -57,7 +57,7 @@ fn a_path_without_a_folder_is_one_of_the_current_folder() {
 #[test]
 fn every_call_reaches_the_function_of_its_name() {
     let folder = Folder::new("table");
-    let Some(path) = folder.library("libcuda.so.1", Call::ALL, answer) else {
+    let Some(path) = folder.compiled("libcuda.so.1", Call::ALL, answer) else {
         return;
     };
     let library = Library::open_path(&path).unwrap();
@@ -90,7 +90,7 @@ fn a_driver_of_cuda_10_2_loads_and_says_what_it_lacks() {
         .copied()
         .filter(|call| !NEWER.contains(call))
         .collect();
-    let Some(path) = folder.library("libcuda.so.1", &old, answer) else {
+    let Some(path) = folder.compiled("libcuda.so.1", &old, answer) else {
         return;
     };
     let library = Library::open_path(&path).unwrap();
@@ -108,7 +108,7 @@ fn a_driver_of_cuda_10_2_loads_and_says_what_it_lacks() {
 #[test]
 fn many_threads_may_open_it_and_share_it() {
     let folder = Folder::new("threads");
-    let Some(path) = folder.library("libcuda.so.1", Call::ALL, answer) else {
+    let Some(path) = folder.compiled("libcuda.so.1", Call::ALL, answer) else {
         return;
     };
     let shared = Library::open_path(&path).unwrap();
