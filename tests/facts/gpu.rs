@@ -36,6 +36,13 @@ pub struct World {
     inside: Option<String>,
 }
 
+impl World {
+    /// Whether a real driver has less memory free than before. Of a simulated one, what it holds is known exactly.
+    pub fn has_less_free_than(&self, before: &World) -> bool {
+        self.inside.is_none() && self.free < before.free
+    }
+}
+
 /// What the calls say of one granule: rights of device 0, and the mapping it lies in.
 type Seen = (
     Result<u64, CUresult>,

@@ -32,6 +32,13 @@ pub fn take() -> String {
     }
 }
 
+/// Runs something of which nothing is noted.
+pub fn unheard(run: impl FnOnce()) {
+    let heard = HEARD.take();
+    run();
+    HEARD.set(heard);
+}
+
 /// The answer in a case that did not end as stated: what was heard, and how it ended, in one line. Where in the sources
 /// it ended is left out: it tells nothing of the driver, and moves.
 pub fn unlike(heard: &str, how: &str) -> String {

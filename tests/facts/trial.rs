@@ -139,11 +139,19 @@ fn elsewhere(role: &str) -> Ended {
 }
 
 /// Runs a case on a driver made ready for it, and demands that it leaves nothing behind.
+///
+/// A real driver has pools of its own (of events, say) that grow by a piece of memory now and then and keep it. What a
+/// case leaves behind is left each time; what such a pool took is not taken a second time.
 fn with_gpu(run: fn(&Gpu), which: Which, devices: usize) {
     let gpu = Gpu::open(Driver::open(which, devices));
     let before = gpu.world();
     run(&gpu);
-    assert_eq!(gpu.world(), before, "the case left something behind");
+    let after = gpu.world();
+    if !after.has_less_free_than(&before) {
+        return assert_eq!(after, before, "the case left something behind");
+    }
+    transcript::unheard(|| run(&gpu));
+    assert_eq!(gpu.world(), after, "the case leaves something behind");
 }
 
 /// Plays the part of the trial of that name, in a process that was started for it.

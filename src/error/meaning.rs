@@ -1,0 +1,99 @@
+//! What an error means to the code that got it, and to the layers of this crate.
+
+use super::{DriverFailure, Error};
+use crate::code::Code;
+use crate::handle_type::Unavailable;
+
+impl Error {
+    /// The driver's status, where the first error is a failed driver call, or says what one means.
+    pub fn code(&self) -> Option<Code> {
+        match self.first() {
+            Error::Driver(failure) => Some(failure.code),
+            Error::Disagreement {
+                failure: Some(failure),
+                ..
+            } => Some(failure.code),
+            Error::OutOfAddressSpace { .. } | Error::OutOfMemory { .. } => {
+                Some(Code::ERROR_OUT_OF_MEMORY)
+            }
+            Error::NotAnExport { .. } => Some(Code::ERROR_UNKNOWN),
+            Error::Gap { .. } => Some(Code::ERROR_INVALID_VALUE),
+            Error::Unshareable { refusals } => refusals.last().map(|refusal| refusal.code),
+            _ => None,
+        }
+    }
+
+    /// Memory ran out (not addresses): free some and try again.
+    pub fn is_out_of_memory(&self) -> bool {
+        match self.first() {
+            Error::OutOfMemory { .. } => true,
+            Error::Driver(failure) => failure.code == Code::ERROR_OUT_OF_MEMORY,
+            _ => false,
+        }
+    }
+
+    /// The driver knows the thing but does not permit it here (a FABRIC handle without an IMEX channel, say).
+    pub fn is_not_permitted(&self) -> bool {
+        self.code() == Some(Code::ERROR_NOT_PERMITTED)
+    }
+
+    /// The driver or the device cannot do this at all.
+    pub fn is_not_supported(&self) -> bool {
+        matches!(self.first(), Error::MissingCall { .. })
+            || self.code() == Some(Code::ERROR_NOT_SUPPORTED)
+    }
+
+    /// The fabric is not up yet: try again later.
+    pub fn is_not_ready(&self) -> bool {
+        match self.first() {
+            Error::Unshareable { refusals } => refusals
+                .iter()
+                .any(|refusal| refusal.meaning == Unavailable::NotReady),
+            _ => self.code() == Some(Code::ERROR_SYSTEM_NOT_READY),
+        }
+    }
+
+    /// The driver has shut down, or this process is a forked child: nothing can be done, and nothing needs to be.
+    pub(crate) fn driver_is_gone(&self) -> bool {
+        matches!(self.first(), Error::ForkedChild)
+            || matches!(
+                self.code(),
+                Some(Code::ERROR_DEINITIALIZED | Code::ERROR_NOT_INITIALIZED)
+            )
+    }
+}
+
+/// Answers of the driver that contradict what this crate knows.
+impl Error {
+    /// An answer that contradicts this crate's state.
+    pub(crate) fn disagreement(ours: String, theirs: String) -> Error {
+        Error::Disagreement {
+            ours,
+            theirs,
+            failure: None,
+        }
+    }
+
+    /// A failure that contradicts this crate's state.
+    pub(crate) fn contradiction(ours: String, failure: DriverFailure) -> Error {
+        Error::Disagreement {
+            ours,
+            theirs: format!("says otherwise: {failure}"),
+            failure: Some(Box::new(failure)),
+        }
+    }
+
+    /// INVALID_VALUE contradicts what this crate knows to be so.
+    pub(crate) fn contradicting(self, ours: impl FnOnce() -> String) -> Error {
+        match self {
+            Error::Driver(failure) if failure.code == Code::ERROR_INVALID_VALUE => {
+                Error::contradiction(ours(), failure)
+            }
+            other => other,
+        }
+    }
+
+    pub(crate) fn is_disagreement(&self) -> bool {
+        matches!(self.first(), Error::Disagreement { .. })
+    }
+}
