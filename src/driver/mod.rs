@@ -5,8 +5,6 @@ mod calls;
 mod contexts;
 mod piece;
 mod reserved;
-#[cfg(all(test, not(shuttle), feature = "sim"))]
-mod unlocked;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -230,6 +228,12 @@ impl Driver {
     /// Keeps a piece in quarantine, where [`reclaim`](Driver::reclaim) finds it.
     pub(crate) fn keep(&self, piece: Piece) {
         lock(&self.inner.quarantine).push(piece);
+    }
+
+    /// For the test that shows who is kept waiting then.
+    #[cfg(all(test, not(shuttle), feature = "sim"))]
+    pub(crate) fn hold_a_lock(&self) -> impl Sized + '_ {
+        lock(&self.inner.quarantine)
     }
 
     #[inline]

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use crate::share::{SpanImport, SpanSource};
 use crate::sim::{Interposer, SimDevice, Simulation};
-use crate::sync::lock;
 use crate::sys::{
     for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemAccessDesc,
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
@@ -272,10 +271,10 @@ fn waiting(driver: &Driver, kv: &mut Reservation, block: MappingId) -> Result<()
 /// The calls that the safe layers make, read off the files that make them.
 fn calls_made_by_the_crate() -> BTreeSet<&'static str> {
     let files = [
-        include_str!("calls/device.rs"),
-        include_str!("calls/memory.rs"),
-        include_str!("calls/sharing.rs"),
-        include_str!("calls/work.rs"),
+        include_str!("driver/calls/device.rs"),
+        include_str!("driver/calls/memory.rs"),
+        include_str!("driver/calls/sharing.rs"),
+        include_str!("driver/calls/work.rs"),
     ];
     let names = files.iter().flat_map(|file| file.split("self.cu").skip(1));
     names
@@ -321,7 +320,7 @@ fn the_visitor_is_kept_waiting_by_a_lock() {
     let interposer = Arc::new(Interposer::new(watched.clone()));
     let driver = Driver::from_calls(interposer.clone()).unwrap();
     let visitor = start_visitor(&watched, &driver, &interposer);
-    let held = lock(&driver.inner.quarantine);
+    let held = driver.hold_a_lock();
     watched.visit(Call::cuMemUnmap, Duration::from_millis(100));
     drop(held);
     *watched.notes.visitor.lock().unwrap() = None;
