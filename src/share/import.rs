@@ -4,14 +4,13 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 
-use crate::access::Access;
 use crate::allocation::{describe, is_partial_map, Allocation};
 use crate::code::Code;
 use crate::driver::{Driver, Piece};
 use crate::error::{BadFd, Error, Result, What};
 use crate::handle::{Handle, Memory};
 use crate::handle_type::FabricHandle;
-use crate::identity::AllocationId;
+use crate::identity::Known;
 use crate::range::aligned;
 
 impl Allocation {
@@ -52,7 +51,7 @@ impl Allocation {
                 what: What::AllocationSize,
             });
         }
-        let allocation = import(driver, from, size, Access::ReadWrite, None)?;
+        let allocation = import(driver, from, size, None)?;
         match check_size(driver, &allocation) {
             Ok(()) => Ok(allocation),
             Err(error) => allocation.settle(Err(error)),
@@ -72,8 +71,7 @@ pub(super) fn import(
     driver: &Driver,
     from: Source<'_>,
     size: usize,
-    offered: Access,
-    id: Option<AllocationId>,
+    known: Option<Known>,
 ) -> Result<Allocation> {
     let calls = driver.calls();
     let raw = match from {
@@ -100,7 +98,7 @@ pub(super) fn import(
     });
     match described {
         Ok(memory) => {
-            let handle = Handle::imported(driver, raw, memory, offered, id);
+            let handle = Handle::imported(driver, raw, memory, known);
             Ok(Allocation::from_handle(handle))
         }
         Err(error) => driver.settle(Piece::Handle { raw, size }, Err(error)),
