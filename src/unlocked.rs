@@ -191,7 +191,7 @@ fn everything(driver: &Driver) -> Result<(), Error> {
     kv.copy_within(4 * G, 3 * G, 8)?;
     kv.read(G, &mut [0; 8])?;
     kv.set_access(0, 2 * G, &device, Access::Read)?;
-    kv.grant(&driver.device(1)?, Access::Read)?;
+    kv.set_policy(&driver.device(1)?, Access::Read)?;
     kv.access_of(0, &device)?;
     device.free_memory()?;
     assert!(driver.is_vmm(kv.base())?);

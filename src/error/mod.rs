@@ -19,7 +19,7 @@ use crate::descriptor::DecodeError;
 use crate::handle_type::{self, Refusal};
 use crate::location::Location;
 use crate::recipe::HandleTypes;
-use crate::sys::{Call, LoadError};
+use crate::sys::{Call, LoadError, Tried};
 use words::{devices, next_multiple, next_power};
 
 /// The crate's result.
@@ -36,7 +36,7 @@ pub enum Error {
     #[error("{}", LoadError::NotFound { tried: tried.clone() })]
     DriverNotFound {
         /// What was opened, and why it failed.
-        tried: Vec<crate::sys::Attempt>,
+        tried: Vec<Tried>,
     },
     /// A library was found but is no usable driver.
     #[error(transparent)]
