@@ -154,7 +154,7 @@ impl Reservation {
             (Some(access), Some(ours)) if access == ours => Ok(access),
             (theirs, ours) => Err(Error::disagreement(
                 format!(
-                    "{location} was granted {} at offset {offset}",
+                    "{location} was granted {} at offset {offset:#x}",
                     ours.unwrap_or_default()
                 ),
                 theirs.map_or(format!("reports access flags {flags}"), |access| {

@@ -221,11 +221,11 @@ fn rights_that_somebody_changed_behind_our_back() {
     says(
         &kv.access_of(5, Location::Device(0)).unwrap_err(),
         &Error::Disagreement {
-            ours: "device 0 was granted read-write at offset 5".into(),
+            ours: "device 0 was granted read-write at offset 0x5".into(),
             theirs: "reports read".into(),
             failure: None,
         },
-        "the driver and this crate disagree: device 0 was granted read-write at offset 5, but the driver reports read",
+        "the driver and this crate disagree: device 0 was granted read-write at offset 0x5, but the driver reports read",
     );
 }
 

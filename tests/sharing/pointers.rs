@@ -49,7 +49,7 @@ fn gaps_are_an_error_or_left() {
             gap: at(2)..at(3),
         },
         &format!(
-            "[{:#x}, {:#x}) in [{base:#x}, {:#x}) is not mapped by virtual memory management: ask for less, or allow for gaps",
+            "[{:#x}, {:#x}) (2 MiB) in [{base:#x}, {:#x}) (20 MiB) is not mapped by virtual memory management: ask for less, or allow for gaps",
             at(2), at(3), at(10)
         ),
     );
