@@ -91,14 +91,14 @@ impl ElasticRange {
         self.reservation.copy_from(to, other, from, size)
     }
 
-    /// Changes the policy: what the location may do with every block, now and later, as [`Reservation::grant`].
+    /// Changes the policy: what the location may do with every block, now and later, as [`Reservation::set_policy`].
     ///
     /// # Errors
     ///
-    /// As [`Reservation::grant`].
+    /// As [`Reservation::set_policy`].
     #[doc(alias = "cuMemSetAccess")]
-    pub fn grant(&mut self, location: impl Into<Location>, access: Access) -> Result<()> {
-        self.reservation.grant(location, access)
+    pub fn set_policy(&mut self, location: impl Into<Location>, access: Access) -> Result<()> {
+        self.reservation.set_policy(location, access)
     }
 
     /// The access policy: what every block is granted.

@@ -48,8 +48,8 @@ fn ranges(machine: &Machine) {
                 size: 2 * g,
                 len: 8 * g,
             },
-            "[14680064, 18874368) is outside [0, 16777216): the reservation has 16777216 bytes (16 MiB); offsets and \
-             sizes are bytes, not elements",
+            "[0xe00000, 0x1200000) (4 MiB) is outside [0x0, 0x1000000) (16 MiB): offset 14680064, size 4194304 and \
+             the reservation's 16777216 are bytes, not elements",
         );
         says(
             &refused(4096, g),
@@ -198,9 +198,11 @@ fn unwritable(machine: &Machine) {
             range: g..3 * g,
             verb: "write",
         },
-        "no device may write all of [2097152, 6291456): grant one the access first",
+        "no device may write all of [0x200000, 0x600000) (4 MiB): grant one the access first",
     );
-    range.grant(&machine.devices[1], Access::ReadWrite).unwrap();
+    range
+        .set_policy(&machine.devices[1], Access::ReadWrite)
+        .unwrap();
     range.commit(g, 2 * g).unwrap();
     range.close().unwrap();
 }
@@ -219,7 +221,7 @@ fn unsplittable(machine: &Machine) {
             range: 0..8 * g,
             verb: "read",
         },
-        "no device may read all of [0, 16777216): grant one the access first",
+        "no device may read all of [0x0, 0x1000000) (16 MiB): grant one the access first",
     );
     range.close().unwrap();
 
@@ -236,7 +238,7 @@ fn unsplittable(machine: &Machine) {
     says(
         &machine.refused(&mut range, |range| range.decommit_splitting(g, g, unwaited())),
         &Error::BlockKnownOutside { block: 0..8 * g },
-        "the block at [0, 16777216) was exported or is held elsewhere, so it cannot be split: decommit without splitting",
+        "the block at [0x0, 0x1000000) (16 MiB) was exported or is held elsewhere, so it cannot be split: decommit without splitting",
     );
     let gone = range.decommit(0, 8 * g).unwrap();
     assert_eq!((gone.released, gone.cached), (8 * g, 0));

@@ -3,7 +3,9 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use cuda_vmm::sim::{SimDevice, Simulation};
-use cuda_vmm::{Access, AllocationProps, Device, Driver, ElasticRange, ElasticRangeBuilder, Error};
+use cuda_vmm::{
+    Access, AllocationProps, Decommitted, Device, Driver, ElasticRange, ElasticRangeBuilder, Error,
+};
 use libtest_mimic::{Completion, Failed, Trial};
 
 use crate::support;
@@ -173,6 +175,13 @@ pub fn blocks(range: &ElasticRange) -> Vec<usize> {
         .reservation()
         .mappings()
         .map(|block| block.size() / granule)
+        .collect()
+}
+
+/// The parts that blocks kept, in granules.
+pub fn kept(gone: &Decommitted, granule: usize) -> Vec<(usize, usize)> {
+    gone.kept()
+        .map(|part| (part.start / granule, part.end / granule))
         .collect()
 }
 

@@ -223,7 +223,7 @@ impl<'a> Play<'a> {
             }),
             Operation::Grant(access) => match &self.world.peer {
                 Some(peer) => {
-                    let granted = self.range.grant(peer, access);
+                    let granted = self.range.set_policy(peer, access);
                     granted.map(|()| self.peer = Some(access))
                 }
                 None => Ok(()),

@@ -73,11 +73,11 @@ fn policy(machine: &Machine) {
     range.commit(0, 6 * g).unwrap();
     range.commit(8 * g, g).unwrap();
     range.decommit(8 * g, g).unwrap();
-    range.grant(peer, Access::ReadWrite).unwrap();
+    range.set_policy(peer, Access::ReadWrite).unwrap();
     all_may(&range, peer, Access::ReadWrite);
     range.commit(6 * g, 8 * g).unwrap();
     all_may(&range, peer, Access::ReadWrite);
-    range.grant(peer, Access::None).unwrap();
+    range.set_policy(peer, Access::None).unwrap();
     range.commit(0, 16 * g).unwrap();
     all_may(&range, peer, Access::None);
     assert_eq!(range.policy().count(), 2);
