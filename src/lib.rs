@@ -137,6 +137,7 @@
 
 mod access;
 mod allocation;
+pub mod arena;
 mod bytes;
 mod code;
 mod context;

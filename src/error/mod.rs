@@ -394,6 +394,54 @@ pub enum Error {
         /// The block, as offsets.
         block: Range<usize>,
     },
+    /// The alignment of a piece of an arena is not zero or a power of two.
+    #[error("alignment {alignment} is not a power of two{}", next_power(*alignment))]
+    AlignmentNotPowerOfTwo {
+        /// The alignment given.
+        alignment: usize,
+    },
+    /// Two extents of an arena have addresses in common.
+    #[error(
+        "the extents {} and {} overlap: give each address once",
+        Bounds::from(first),
+        Bounds::from(second)
+    )]
+    ExtentsOverlap {
+        /// The one with the lower address.
+        first: Range<u64>,
+        /// The other one.
+        second: Range<u64>,
+    },
+    /// No extent of an arena has room for a piece.
+    #[error("no extent has room for {} aligned to {alignment}; the most that one has is {}: reset the arena, or give it more extents", Bytes(*size), Bytes(*largest))]
+    ArenaFull {
+        /// The size asked for.
+        size: usize,
+        /// The alignment asked for.
+        alignment: usize,
+        /// The largest piece with that alignment that there is room for.
+        largest: usize,
+    },
+    /// A piece is another arena's, or was forgotten when this one began anew.
+    #[error("the {} at {address:#x} were not handed out by this arena since it began anew", Bytes(*size))]
+    NotOfThisArena {
+        /// First address.
+        address: u64,
+        /// Bytes.
+        size: usize,
+    },
+    /// A piece that was to be committed would lie in an extent outside the elastic range.
+    #[error(
+        "the extent {} is not in the elastic range {}: commit with the range that it lies in",
+        Bounds::from(extent),
+        Bounds::from(range)
+    )]
+    ExtentElsewhere {
+        /// The extent.
+        extent: Range<u64>,
+        /// The range that was given.
+        range: Range<u64>,
+    },
     /// The work that was to be waited for is not done.
     #[error("the work was not done after {waited:?}: everything is still mapped; wait longer, or look for what holds the stream")]
     DeadlinePassed {
