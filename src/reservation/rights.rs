@@ -77,7 +77,7 @@ impl Reservation {
     }
 
     /// Changes the policy: what the location may do with everything mapped here, now and later. A host location's
-    /// rights hold for host memory only.
+    /// rights hold for host memory only, and a quarantined mapping keeps the rights it has.
     ///
     /// # Errors
     ///
