@@ -212,7 +212,7 @@ mod tests {
     fn says_when_it_strikes() {
         let fault = Fault::on(Call::cuMemMap).nth(2).code(OOM);
         let says = |fault: Fault| fault.to_string();
-        let oom = "answers CUDA_ERROR_OUT_OF_MEMORY (2)";
+        let oom = "answers CUDA_ERROR_OUT_OF_MEMORY";
         assert_eq!(says(fault), format!("call 2 of cuMemMap {oom}"));
         assert_eq!(
             says(fault.times(3)),
