@@ -44,7 +44,8 @@ fn across_every_seam() {
 fn done_when_it_returns() {
     let rig = Rig::new();
     let mut kv = row(&rig);
-    let copies: [(Call, fn(&mut Reservation)); 4] = [
+    type Copy = (Call, fn(&mut Reservation));
+    let copies: [Copy; 4] = [
         (Call::cuMemcpyHtoD_v2, |kv| kv.write(0, b"in").unwrap()),
         (Call::cuMemcpyDtoH_v2, |kv| kv.read(0, &mut [0; 2]).unwrap()),
         (Call::cuMemcpyDtoD_v2, |kv| kv.copy_within(0, G, 2).unwrap()),
