@@ -6,8 +6,6 @@ mod contexts;
 mod piece;
 mod quarantine;
 mod reserved;
-#[cfg(all(test, not(shuttle), feature = "sim"))]
-mod unlocked;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,7 +19,7 @@ pub(crate) use piece::Piece;
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::handle_type::{HandleType, Refusal};
-use crate::identity::{AllocationId, Identities, Identity};
+use crate::identity::{Identities, Identity, Known};
 use crate::location::Location;
 use crate::recipe::{Granularity, Recipe};
 use crate::report;
@@ -254,9 +252,17 @@ impl Driver {
         lock(&self.inner.identities).of(raw)
     }
 
-    /// Notes the name that memory was imported under.
-    pub(crate) fn note_identity(&self, raw: RawHandle, id: AllocationId) -> Identity {
-        lock(&self.inner.identities).note(raw, id)
+    /// What is known of the memory that a handle leads to, if anything is.
+    pub(crate) fn known(&self, raw: RawHandle) -> Option<Identity> {
+        if self.calls().forked() {
+            return None;
+        }
+        lock(&self.inner.identities).known(raw)
+    }
+
+    /// Notes what memory was imported with.
+    pub(crate) fn note_identity(&self, raw: RawHandle, known: Known) -> Identity {
+        lock(&self.inner.identities).note(raw, known)
     }
 
     /// What came of trying this kind of handle on the device with this UUID, if it was tried.

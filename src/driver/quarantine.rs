@@ -76,6 +76,12 @@ impl Driver {
         }
         lock(&self.inner.quarantine).push(piece);
     }
+
+    /// For the test that shows who is kept waiting then.
+    #[cfg(all(test, not(shuttle), feature = "sim"))]
+    pub(crate) fn hold_a_lock(&self) -> impl Sized + '_ {
+        lock(&self.inner.quarantine)
+    }
 }
 
 impl Inner {

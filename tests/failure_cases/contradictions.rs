@@ -97,9 +97,9 @@ fn unmap_says_not_mapped() {
     let error = kv.write(0, &[1]).unwrap_err();
     assert!(matches!(error, Error::Quarantined { mapping } if mapping == (0..G)));
     // A policy is for what is not in doubt.
-    kv.grant(rig.device(), Access::Read).unwrap();
+    kv.set_policy(rig.device(), Access::Read).unwrap();
     assert_eq!(kv.access_of(0, rig.device()).unwrap(), Access::ReadWrite);
-    kv.grant(rig.device(), Access::ReadWrite).unwrap();
+    kv.set_policy(rig.device(), Access::ReadWrite).unwrap();
     let error = kv.map(0, G, &rig.props()).unwrap_err();
     assert!(matches!(error, Error::Overlap { existing, .. } if existing == (0..G)));
     kv.map(G, G, &rig.props()).unwrap();

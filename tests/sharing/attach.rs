@@ -99,7 +99,7 @@ fn what_is_offered_stays_so_when_the_handle_is_lost() {
     same(&error, &too_much);
     let error = pair
         .taker
-        .refused(&mut there, |kv| kv.grant(device, Access::ReadWrite));
+        .refused(&mut there, |kv| kv.set_policy(device, Access::ReadWrite));
     same(&error, &too_much);
     there.close().unwrap();
     here.close().unwrap();
@@ -162,7 +162,7 @@ fn rights_are_as_offered_or_less() {
             .set_access(0, 2 * G, device, Access::ReadWrite)
             .unwrap_err(),
     );
-    more(there.grant(device, Access::ReadWrite).unwrap_err());
+    more(there.set_policy(device, Access::ReadWrite).unwrap_err());
     same(
         &there.write(0, &[1]).unwrap_err(),
         &Error::NoAccess {
@@ -178,7 +178,7 @@ fn rights_are_as_offered_or_less() {
     let mut there = offer(Access::ReadWrite)
         .attach(&pair.taker.driver, policy)
         .unwrap();
-    there.grant(device, Access::ReadWrite).unwrap();
+    there.set_policy(device, Access::ReadWrite).unwrap();
     there.write(0, &[0]).unwrap();
     there.close().unwrap();
 }
