@@ -254,6 +254,9 @@ impl Driver {
 
     /// What is known of the memory that a handle leads to, if anything is.
     pub(crate) fn known(&self, raw: RawHandle) -> Option<Identity> {
+        if self.calls().forked() {
+            return None;
+        }
         lock(&self.inner.identities).known(raw)
     }
 

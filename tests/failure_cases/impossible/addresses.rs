@@ -179,8 +179,8 @@ fn addresses_not_freed() {
     let error = Reservation::builder(2 * G).reserve(&driver).unwrap_err();
     disagrees(
         &error,
-        &format!("[{base:#x}, {end:#x}) is reserved already"),
-        &format!("reserved [{base:#x}, {end:#x})"),
+        &format!("[{base:#x}, {end:#x}) (4 MiB) is reserved already"),
+        &format!("reserved [{base:#x}, {end:#x}) (4 MiB)"),
     );
     assert_eq!(driver.quarantined(), 1);
     unclosed.reservation.close().unwrap();
