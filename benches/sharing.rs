@@ -253,7 +253,8 @@ fn hear(socket: &OwnedFd, bytes: &mut [u8], fds: Option<&mut Vec<OwnedFd>>) -> u
         got = usize::try_from(received).expect("a packet");
         if let (Some(fds), true) = (fds, message.msg_controllen > 0) {
             let header = control.cast::<libc::cmsghdr>();
-            let length = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+            let length: usize = (*header).cmsg_len as _; // Of another type with another C library.
+            let length = length - libc::CMSG_LEN(0) as usize;
             let data = libc::CMSG_DATA(header).cast::<RawFd>();
             let fd = |at| OwnedFd::from_raw_fd(data.add(at).read_unaligned());
             fds.extend((0..length / size_of::<RawFd>()).map(fd));
