@@ -163,6 +163,8 @@ pub mod share;
 pub mod sim;
 mod sync;
 pub mod sys;
+#[cfg(all(test, not(shuttle), feature = "sim"))]
+mod unlocked;
 
 pub use access::Access;
 pub use allocation::{Allocation, ReleaseError};

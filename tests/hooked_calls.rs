@@ -184,8 +184,11 @@ const OPERATIONS: &[Operation] = &[
             .set_access(0, 6 * G, device, Access::Read)
             .unwrap();
     }),
-    ("grant", |stage| {
-        stage.kv().grant(Location::Device(1), Access::Read).unwrap();
+    ("set_policy", |stage| {
+        stage
+            .kv()
+            .set_policy(Location::Device(1), Access::Read)
+            .unwrap();
     }),
     ("write", |stage| {
         stage.kv().write(2 * G - 2, b"seam").unwrap()

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use super::RawHandle;
 use crate::bytes::Bytes;
+use crate::code::Code;
 use crate::error::{Attempt, DriverFailure, Error, Result};
 use crate::sys::{CUcontext, Call};
-use crate::Code;
 
 /// A count, a version or a device's number: C has it signed, but it is none below zero.
 pub(super) fn number(call: Call, value: c_int) -> Result<u32> {

@@ -5,8 +5,6 @@ mod calls;
 mod contexts;
 mod piece;
 mod reserved;
-#[cfg(all(test, not(shuttle), feature = "sim"))]
-mod unlocked;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,7 +18,7 @@ pub(crate) use piece::Piece;
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::handle_type::{HandleType, Refusal};
-use crate::identity::{AllocationId, Identities, Identity};
+use crate::identity::{Identities, Identity, Known};
 use crate::location::Location;
 use crate::recipe::{Granularity, Recipe};
 use crate::report;
@@ -232,6 +230,12 @@ impl Driver {
         lock(&self.inner.quarantine).push(piece);
     }
 
+    /// For the test that shows who is kept waiting then.
+    #[cfg(all(test, not(shuttle), feature = "sim"))]
+    pub(crate) fn hold_a_lock(&self) -> impl Sized + '_ {
+        lock(&self.inner.quarantine)
+    }
+
     #[inline]
     pub(crate) fn calls(&self) -> &Calls {
         &self.inner.calls
@@ -299,9 +303,14 @@ impl Driver {
         lock(&self.inner.identities).of(raw)
     }
 
-    /// Notes the name that memory was imported under.
-    pub(crate) fn note_identity(&self, raw: RawHandle, id: AllocationId) -> Identity {
-        lock(&self.inner.identities).note(raw, id)
+    /// What is known of the memory that a handle leads to, if anything is.
+    pub(crate) fn known(&self, raw: RawHandle) -> Option<Identity> {
+        lock(&self.inner.identities).known(raw)
+    }
+
+    /// Notes what memory was imported with.
+    pub(crate) fn note_identity(&self, raw: RawHandle, known: Known) -> Identity {
+        lock(&self.inner.identities).note(raw, known)
     }
 
     /// What came of trying this kind of handle on the device with this UUID, if it was tried.

@@ -140,7 +140,7 @@ fn ask(scene: &mut Scene) {
     forked(kv.unmap_range(0, 2 * g));
     forked(kv.unmap_range(0, 5 * g));
     forked(kv.set_access(0, 2 * g, here, Access::Read));
-    forked(kv.grant(here, Access::Read));
+    forked(kv.set_policy(here, Access::Read));
     forked(kv.access_of(0, here));
     forked(kv.write(0, b"child"));
     forked(kv.read(0, &mut [0; 5]));

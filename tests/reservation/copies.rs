@@ -119,7 +119,7 @@ fn by_a_device_that_may_both() {
             to: 0..G,
             from: 0..G,
         },
-        "no one device may both read [0, 2097152) and write [0, 2097152): grant one of them the access that it lacks",
+        "no one device may both read [0x0, 0x200000) (2 MiB) and write [0x0, 0x200000) (2 MiB): grant one of them the access that it lacks",
     );
 }
 
@@ -133,7 +133,7 @@ fn without_the_rights() {
         range: G - 8..G + 8,
         verb: "write",
     };
-    let text = "no device may write all of [2097144, 2097160): grant one the access first";
+    let text = "no device may write all of [0x1ffff8, 0x200008) (16 B): grant one the access first";
     says(
         &rig.refused(&mut kv, |kv| kv.write(G - 8, &[0; 16])),
         &write,
@@ -160,7 +160,7 @@ fn without_the_rights() {
             range: G - 8..G + 8,
             verb: "read",
         },
-        "no device may read all of [2097144, 2097160): grant one the access first",
+        "no device may read all of [0x1ffff8, 0x200008) (16 B): grant one the access first",
     );
 }
 
@@ -225,7 +225,7 @@ fn a_quarantined_mapping_is_named() {
     assert!(matches!(&error, Error::Quarantined { mapping } if *mapping == (G..2 * G)));
     assert_eq!(
         error.to_string(),
-        "the mapping at [2097152, 4194304) is quarantined, left over from a failed operation: unmap it (its rights and \
+        "the mapping at [0x200000, 0x400000) (2 MiB) is quarantined, left over from a failed operation: unmap it (its rights and \
          contents are not known), then map again"
     );
     assert!(matches!(kv.fill(G, G, 1), Err(Error::Quarantined { .. })));

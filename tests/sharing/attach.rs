@@ -129,7 +129,7 @@ fn rights_are_as_offered_or_less() {
             .set_access(0, 2 * G, device, Access::ReadWrite)
             .unwrap_err(),
     );
-    more(there.grant(device, Access::ReadWrite).unwrap_err());
+    more(there.set_policy(device, Access::ReadWrite).unwrap_err());
     same(
         &there.write(0, &[1]).unwrap_err(),
         &Error::NoAccess {
@@ -145,7 +145,7 @@ fn rights_are_as_offered_or_less() {
     let mut there = offer(Access::ReadWrite)
         .attach(&pair.taker.driver, policy)
         .unwrap();
-    there.grant(device, Access::ReadWrite).unwrap();
+    there.set_policy(device, Access::ReadWrite).unwrap();
     there.write(0, &[0]).unwrap();
     there.close().unwrap();
 }

@@ -45,7 +45,7 @@ fn unknown_access_flags() {
         let error = kv.access_of(0, Location::Device(0)).unwrap_err();
         disagrees(
             &error,
-            "device 0 was granted read-write at offset 0",
+            "device 0 was granted read-write at offset 0x0",
             &format!("reports access flags {named}"),
         );
     }
@@ -126,8 +126,15 @@ fn addresses_of_another() {
         let error = Reservation::builder(granules * G)
             .reserve(&driver)
             .unwrap_err();
-        let ours = format!("[{base:#x}, {:#x}) is reserved already", base + size);
-        let theirs = format!("reserved [{at:#x}, {:#x})", at + (granules * G) as u64);
+        let ours = format!(
+            "[{base:#x}, {:#x}) (8 MiB) is reserved already",
+            base + size
+        );
+        let theirs = format!(
+            "reserved [{at:#x}, {:#x}) ({} MiB)",
+            at + (granules * G) as u64,
+            2 * granules
+        );
         disagrees(&error, &ours, &theirs);
         let [undo] = error.undo_failures() else {
             panic!("{error:?}");
