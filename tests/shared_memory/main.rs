@@ -9,6 +9,7 @@
 
 mod clients;
 mod deaths;
+mod faults;
 mod impostors;
 mod limits;
 mod ranks;
@@ -29,6 +30,7 @@ mod surroundings;
 mod support;
 
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
@@ -46,7 +48,11 @@ const CASES: &[&[Case]] = &[
     impostors::CASES,
     sizes::CASES,
     ranks::CASES,
+    faults::CASES,
 ];
+
+/// What can be done on the simulated driver alone.
+const SIMULATED: &[Case] = faults::SIMULATED;
 
 const PARTS: &[&[Part]] = &[
     deaths::PARTS,
@@ -56,6 +62,7 @@ const PARTS: &[&[Part]] = &[
     impostors::PARTS,
     sizes::PARTS,
     ranks::PARTS,
+    faults::PARTS,
 ];
 
 fn main() -> ExitCode {
@@ -67,12 +74,22 @@ fn main() -> ExitCode {
     // Some count the free bytes of the device.
     arguments.test_threads = Some(1);
     let missing = support::devices().err();
-    let trials = CASES.iter().copied().flatten().flat_map(|(name, _)| {
+    let both = CASES.iter().copied().flatten().flat_map(|(name, _)| {
         let missing = missing.clone();
         Which::BOTH.map(move |which| trial(name, which, missing.clone()))
     });
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    let simulated = SIMULATED
+        .iter()
+        .map(|(name, _)| trial(name, Which::Sim, None));
+    let conclusion = libtest_mimic::run(&arguments, both.chain(simulated).collect());
+    for said in SAID.lock().unwrap().iter() {
+        println!("{said}");
+    }
+    conclusion.exit_code()
 }
+
+/// What cases had to say, to be read when all have ended.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn trial(name: &'static str, which: Which, missing: Option<String>) -> Trial {
     Trial::ignorable_test(format!("{name} [{which}]"), move || {
@@ -84,7 +101,17 @@ fn trial(name: &'static str, which: Which, missing: Option<String>) -> Trial {
             Some(why) => return Ok(Completion::ignored_with(why)),
             None => {}
         }
-        support::play(&format!("{which}|{name}"))?;
+        let ended = support::perform(&format!("{which}|{name}"))?;
+        let said = String::from_utf8_lossy(&ended.stdout);
+        if !ended.status.success() {
+            let why = String::from_utf8_lossy(&ended.stderr);
+            return Err(Failed::from(format!(
+                "ended with {}\n{said}{why}",
+                ended.status
+            )));
+        }
+        let lines = said.lines().map(|line| format!("{name} [{which}]: {line}"));
+        SAID.lock().unwrap().extend(lines);
         Ok(Completion::Completed)
     })
 }
@@ -99,11 +126,8 @@ fn play(role: &str) {
         part(&side, &words[2..]);
         return side.holds_nothing();
     }
-    let case = CASES.iter().copied().flatten();
-    let (_, case) = case
-        .clone()
-        .find(|(name, _)| *name == words[1])
-        .expect("a case");
+    let mut cases = CASES.iter().copied().flatten().chain(SIMULATED);
+    let (_, case) = cases.find(|(name, _)| *name == words[1]).expect("a case");
     let side = Side::new(which);
     surroundings::leaves_nothing(&|| {
         let free = side.free();
