@@ -146,7 +146,7 @@ impl Stage {
     /// All that the crate itself says of the state.
     pub fn view(&self) -> String {
         let mut view = format!("driver: {} quarantined\n", self.driver().quarantined());
-        for range in &self.range {
+        if let Some(range) = &self.range {
             view += &format!("{range}{range:?}\n");
         }
         for kv in self.reservations() {
