@@ -1,5 +1,5 @@
-//! Every call of the whole way made to fail, the driver's and the socket's, on either side: export, serve or send, fetch
-//! or receive, attach, read, close.
+//! Every call of the whole way made to fail, the driver's and the socket's, on either side: export, serve or send,
+//! fetch or receive, attach, read, close.
 //!
 //! One process plays the side that fails, another the one that does not. After each failure the error is that call's,
 //! nothing is left on either side, the other side has been told without waiting for its deadline, and the same thing
