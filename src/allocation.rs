@@ -133,6 +133,12 @@ impl Allocation {
             let device = driver.device(recipe.location.device().unwrap_or(0))?;
             let (base, size) =
                 driver.with_context(device.raw(), |calls| calls.mem_address_range(address))?;
+            if base == 0 && recipe.location.device().is_some() {
+                return Err(Error::disagreement(
+                    format!("device memory at {address:#x} is mapped from an address on"),
+                    "gives none".into(),
+                ));
+            }
             if size % granularity != 0 {
                 return Err(Error::disagreement(
                     format!("an allocation's size is a multiple of its granularity, {granularity}"),

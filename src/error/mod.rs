@@ -340,7 +340,7 @@ pub enum Error {
         /// How long was waited.
         waited: std::time::Duration,
     },
-    /// The caller's closure did not come to wait for the work.
+    /// The caller's closure did not come to wait for the work, or what was called to wait for it panicked.
     #[error("waiting for the work failed, everything is still mapped: {0}")]
     WaitFailed(Box<dyn std::error::Error + Send + Sync>),
     /// The driver's answer contradicts what this crate knows to be so.
