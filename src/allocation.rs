@@ -133,6 +133,12 @@ impl Allocation {
             let device = driver.device(recipe.location.device().unwrap_or(0))?;
             let (base, size) =
                 driver.with_context(device.raw(), |calls| calls.mem_address_range(address))?;
+            if base == 0 && recipe.location.device().is_some() {
+                return Err(Error::disagreement(
+                    format!("device memory at {address:#x} is mapped from an address on"),
+                    "gives none".into(),
+                ));
+            }
             if size % granularity != 0 {
                 return Err(Error::disagreement(
                     format!("an allocation's size is a multiple of its granularity, {granularity}"),
@@ -179,6 +185,11 @@ impl Allocation {
             result = allocation.settle(result);
         }
         result
+    }
+
+    /// The count itself, where nobody shares it.
+    pub(crate) fn into_handle(self) -> Result<Handle, Allocation> {
+        Arc::try_unwrap(self.handle).map_err(|handle| Allocation { handle })
     }
 
     fn adopt(driver: &Driver, raw: RawHandle, memory: Memory, origin: Origin) -> Allocation {

@@ -132,6 +132,11 @@ impl Handle {
         self.identity.get_or_init(|| self.driver.identity(self.raw))
     }
 
+    /// Its name, if somebody asked for it.
+    pub(crate) fn known_identity(&self) -> Option<&Identity> {
+        self.identity.get()
+    }
+
     pub(crate) fn raw(&self) -> RawHandle {
         self.raw
     }

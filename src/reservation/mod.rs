@@ -5,6 +5,7 @@ mod close;
 mod copy;
 mod draw;
 mod hold;
+mod lift;
 mod map;
 mod rights;
 mod table;

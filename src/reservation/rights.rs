@@ -79,7 +79,8 @@ impl Reservation {
 
     /// Changes the [policy](Self::policy): what the location may do with everything that is mapped here, now
     /// (`cuMemSetAccess`) and later. What [`set_access`](Self::set_access) said of single mappings for this location
-    /// holds no longer. A host location's rights hold for host memory only.
+    /// holds no longer. A host location's rights hold for host memory only, and a quarantined mapping keeps the rights it
+    /// has.
     ///
     /// # Errors
     ///

@@ -19,6 +19,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "opens a library, which tests/loader does; then as from_calls",
     ),
     (
+        "ElasticRange::decommit_splitting",
+        "in tests/elastic/faults.rs: a handle that is released late is an error of something that was done",
+    ),
+    (
         "Unclosed::drop",
         "in tests/waiting: a failed wait that nobody joins",
     ),
@@ -38,6 +42,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     (
         "Unwinding::drop",
         "in tests/hooked_calls: a call that panics while a context is in use",
+    ),
+    (
+        "Rest::drop",
+        "in tests/hooked_calls: a call that panics while pieces are reclaimed",
     ),
     (
         "Mapping::drop",

@@ -6,7 +6,9 @@ use std::os::fd::OwnedFd;
 use cuda_vmm::share::{ExportedSpan, FabricExport, Kept, ReadOnlySpan, SpanSource};
 use cuda_vmm::sim::{LogMode, SimDevice, Simulation, Snapshot};
 use cuda_vmm::sys::{CUresult, DriverCalls};
-use cuda_vmm::{Access, Allocation, AllocationProps, Device, Driver, MappingId, Reservation};
+use cuda_vmm::{
+    Access, Allocation, AllocationProps, Device, Driver, ElasticRange, MappingId, Reservation,
+};
 
 /// The granularity of both devices.
 pub const G: usize = 2 << 20;
@@ -38,6 +40,7 @@ pub type Parcel = (Vec<u8>, Vec<OwnedFd>, Kept);
 pub struct Stage {
     pub kv: Option<Reservation>,
     pub other: Option<Reservation>,
+    pub range: Option<ElasticRange>,
     pub read_only: Option<ReadOnlySpan>,
     pub pages: Vec<Allocation>,
     pub sources: Vec<SpanSource>,
@@ -77,6 +80,7 @@ impl Stage {
         Stage {
             kv: None,
             other: None,
+            range: None,
             read_only: None,
             pages: Vec::new(),
             sources: Vec::new(),
@@ -104,6 +108,10 @@ impl Stage {
 
     pub fn kv(&mut self) -> &mut Reservation {
         self.kv.as_mut().expect("the preparation reserves")
+    }
+
+    pub fn range(&mut self) -> &mut ElasticRange {
+        self.range.as_mut().expect("the preparation reserves")
     }
 
     /// A reservation of so many granules that both devices may use: one writes, one reads.
@@ -138,7 +146,10 @@ impl Stage {
     /// All that the crate itself says of the state.
     pub fn view(&self) -> String {
         let mut view = format!("driver: {} quarantined\n", self.driver().quarantined());
-        for kv in self.kv.iter().chain(&self.other) {
+        if let Some(range) = &self.range {
+            view += &format!("{range}{range:?}\n");
+        }
+        for kv in self.reservations() {
             view += &format!(
                 "{kv}{} quarantined, {} mapped, holes {:?}\n",
                 kv.quarantined(),
@@ -156,10 +167,15 @@ impl Stage {
         view
     }
 
+    fn reservations(&self) -> impl Iterator<Item = &Reservation> {
+        let of_range = self.range.iter().map(ElasticRange::reservation);
+        self.kv.iter().chain(&self.other).chain(of_range)
+    }
+
     /// Pieces that the crate keeps because the driver would not take them.
     pub fn quarantined(&self) -> usize {
-        let reservations = self.kv.iter().chain(&self.other);
-        self.driver().quarantined() + reservations.map(Reservation::quarantined).sum::<usize>()
+        let held = self.reservations().map(Reservation::quarantined);
+        self.driver().quarantined() + held.sum::<usize>()
     }
 
     /// Ends everything in the ordinary way, with a driver that refuses nothing, and demands that nothing is left.
@@ -173,6 +189,9 @@ impl Stage {
         self.sim.clear_faults();
         for kv in [self.kv.take(), self.other.take()].into_iter().flatten() {
             kv.close().unwrap();
+        }
+        if let Some(range) = self.range.take() {
+            range.close().unwrap();
         }
         if let Some(span) = self.read_only.take() {
             span.close().unwrap();

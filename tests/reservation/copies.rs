@@ -39,6 +39,28 @@ fn across_every_seam() {
     }
 }
 
+/// A copy may return before the device has done it, so each is waited for.
+#[test]
+fn done_when_it_returns() {
+    let rig = Rig::new();
+    let mut kv = row(&rig);
+    type Copy = (Call, fn(&mut Reservation));
+    let copies: [Copy; 4] = [
+        (Call::cuMemcpyHtoD_v2, |kv| kv.write(0, b"in").unwrap()),
+        (Call::cuMemcpyDtoH_v2, |kv| kv.read(0, &mut [0; 2]).unwrap()),
+        (Call::cuMemcpyDtoD_v2, |kv| kv.copy_within(0, G, 2).unwrap()),
+        (Call::cuMemsetD8_v2, |kv| kv.fill(0, 2, 7).unwrap()),
+    ];
+    for (copy, run) in copies {
+        rig.sim.clear_log();
+        run(&mut kv);
+        let log = rig.sim.log();
+        let calls: Vec<_> = log.iter().map(|record| record.call).collect();
+        let waited = [copy, Call::cuStreamSynchronize, Call::cuCtxPopCurrent_v2];
+        assert!(calls.ends_with(&waited), "{calls:?}");
+    }
+}
+
 #[test]
 fn a_fill_to_the_byte() {
     for rig in both() {
@@ -268,6 +290,8 @@ fn a_mirror_of_the_source_is_no_target() {
             .unwrap();
         let retained = Allocation::retain(&rig.driver, kv.base() + 2 * G as u64).unwrap();
         other.map_existing(0, &retained).unwrap();
+        let error = kv.copy_from(2 * G, &other, 0, 8).unwrap_err();
+        assert!(matches!(error, Error::OverlappingCopy { .. }), "{error}");
         let error = other.copy_from(0, &kv, 2 * G, 8).unwrap_err();
         assert!(matches!(error, Error::OverlappingCopy { .. }), "{error}");
         other.close().unwrap();
