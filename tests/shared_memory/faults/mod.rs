@@ -236,7 +236,7 @@ fn socket_calls(side: &Side, faulty: &dyn Faulty) {
 /// The error is that very call's; a broken pipe means that the other side is gone.
 fn is_of(error: &WireError, call: Syscall, errno: i32) -> bool {
     match error {
-        WireError::Io { source, .. } => source.raw_os_error() == Some(errno),
+        WireError::Io { error, .. } => error.raw_os_error() == Some(errno),
         WireError::Vanished { .. } => (call, errno) == (Syscall::Sendmsg, libc::EPIPE),
         _ => false,
     }
