@@ -20,6 +20,7 @@ use crate::handle_type::{self, Refusal};
 use crate::location::Location;
 use crate::recipe::HandleTypes;
 use crate::sys::{Call, LoadError, Tried};
+use crate::wire::{RanksError, WireError};
 use words::{devices, free_bytes, next_multiple, next_power};
 
 /// The crate's result.
@@ -29,6 +30,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// An operation that returned an error changed nothing, unless the error is [`Error::NotUndone`], which says what is
 /// left and who holds it. Sizes and offsets are bytes.
+///
+/// The text of an error is the whole of it, on one line, so [`source`](std::error::Error::source) has nothing to add;
+/// what lies beneath is in the fields.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -461,6 +465,12 @@ pub enum Error {
         /// The call, where what it said was a failure.
         failure: Option<Box<DriverFailure>>,
     },
+    /// A parcel did not arrive at another process, or nobody knows that it did.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// A group of ranks has failed.
+    #[error(transparent)]
+    Ranks(#[from] RanksError),
     /// An operation failed and could not be undone in full; what is left is still owned.
     #[error("{}", .0)]
     NotUndone(Box<NotUndone>),
