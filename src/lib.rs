@@ -44,6 +44,8 @@
 //! | which memory to create, and in what multiples | [`AllocationProps`], [`Granularity`], [`HandleTypes`] |
 //! | physical memory, mapped or not | [`Allocation`] |
 //! | a range of addresses and all that is done in it | [`Reservation`], [`ReservationBuilder`] |
+//! | a range that grows and shrinks in place, and what that costs | [`ElasticRange`], [`ElasticRangeBuilder`], [`Contents`] |
+//! | pieces of any size, handed out one behind the other | [`arena`] |
 //! | one mapping, and its name | [`Mapping`], [`MappingId`] |
 //! | who may do what | [`Access`], [`Location`] |
 //! | address and length for kernels and other libraries | [`View`], [`Elements`] |
@@ -92,11 +94,11 @@
 //! | | `Send` | `Sync` | why |
 //! |---|---|---|---|
 //! | [`Driver`], [`Device`], [`AllocationProps`] | yes | yes | the driver lets every thread make every call; what is cached has locks of its own |
-//! | [`Allocation`], [`Mapping`], [`Reservation`], [`Closing`] | yes | yes | they own handles and addresses, which belong to the process; what changes them takes `&mut` or consumes them |
+//! | [`Allocation`], [`Mapping`], [`Reservation`], [`ElasticRange`], [`Closing`] | yes | yes | they own handles and addresses, which belong to the process; what changes them takes `&mut` or consumes them |
 //! | [`View`], [`Elements`] | yes | yes | they borrow the reservation, and hold an address without following it |
 //! | [`Fence`] | yes | no | it is waited for once, by whoever has it; its closure is [`FnOnce`] |
 //! | [`CurrentContext`] | no | no | a context is current on one thread, and is popped from that thread's stack |
-//! | ids, properties, rights, errors, leaks | yes | yes | plain data; an [`Error`] can be boxed as `dyn Error + Send + Sync` |
+//! | ids, properties, rights, arenas, errors, leaks | yes | yes | plain data; an [`Error`] can be boxed as `dyn Error + Send + Sync` |
 //!
 //! Threads with reservations of their own share a driver without further ado; a reservation that several change stands
 //! behind a lock of yours. Several threads do not make the driver faster: it has one lock for all of its calls.
@@ -107,9 +109,9 @@
 //! # Speed
 //!
 //! The driver's cost is by the handle, not by the byte: few large mappings are cheaper to make, to give back and to
-//! copy over than many small ones. Keep a context of the device alive, the application's own or one from
-//! [`Device::make_current`]: with none in the process the driver takes some 950 µs to grant access and 770 µs to unmap
-//! 2 MiB, instead of 27 and 17 (H200, driver 580.159).
+//! copy over than many small ones; an [`ElasticRange`] makes the largest that fit. Keep a context of the device alive,
+//! the application's own or one from [`Device::make_current`]: with none in the process the driver takes some 950 µs to
+//! grant access and 770 µs to unmap 2 MiB, instead of 27 and 17 (H200, driver 580.159).
 //!
 //! # Other code at the same memory
 //!
@@ -127,9 +129,8 @@
 //! # What it does not do
 //!
 //! - It does not wait for work in flight unasked (above).
-//! - It does not grow ranges or pool pages. Those are planned.
-//! - It hands out nothing smaller than the granularity, and never a `&[u8]` of device memory: the device writes to it
-//!   too.
+//! - It is no `malloc`: memory comes in the granularity, and an [`arena`] over it reuses nothing before it is reset.
+//! - It never hands out a `&[u8]` of device memory: the device writes to it too.
 //! - It wraps no kernels, streams, events, multicast objects or managed memory; some of the raw calls are in [`sys`].
 //! - It links nothing: `libcuda` is opened by [`Driver::load`], and its absence is [`Error::DriverNotFound`].
 //! - It does not build for anything but 64-bit Linux.

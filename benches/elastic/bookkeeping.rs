@@ -17,6 +17,8 @@ struct Filled {
     random: Random,
 }
 
+type Operation = fn(&mut Filled);
+
 pub(crate) fn flatness(report: &mut Report) {
     let device = SimDevice::new().memory(1 << 43);
     let builder = Simulation::builder().device(device).log(LogMode::Off);
@@ -25,7 +27,7 @@ pub(crate) fn flatness(report: &mut Report) {
         .build()
         .expect("a sound configuration");
     let driver = Driver::simulated(&sim).expect("it starts");
-    let kinds: [(&str, fn(&mut Filled)); 3] = [
+    let kinds: [(&str, Operation); 3] = [
         ("in a block that stays", Filled::within),
         ("in a block of its own", Filled::beyond),
         ("at the end, by resizing", Filled::resize),
