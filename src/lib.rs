@@ -151,6 +151,7 @@ mod handle_type;
 mod identity;
 mod location;
 mod mapping;
+mod pages;
 #[cfg(all(test, shuttle, feature = "sim"))]
 mod permuted;
 mod props;
@@ -161,6 +162,7 @@ mod reservation;
 pub mod share;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod suspend;
 mod sync;
 pub mod sys;
 

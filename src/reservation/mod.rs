@@ -7,6 +7,7 @@ mod draw;
 mod hold;
 mod map;
 mod rights;
+mod suspend;
 mod table;
 mod unmap;
 mod view;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use builder::ReservationBuilder;
 pub use close::CloseError;
+pub(crate) use suspend::{LetGo, Segment, Waking};
 pub use view::{Elements, View};
 pub use wait::Closing;
 
