@@ -29,11 +29,6 @@ impl Mapping {
         self.identity.get().is_some()
     }
 
-    /// Whether memory is mapped here now.
-    pub(crate) fn is_mapped_now(&self) -> bool {
-        self.mapped
-    }
-
     /// Notes that its handle was released and its pages unmapped, so that memory of its own is gone, and the memory's
     /// name with it.
     pub(crate) fn fall_asleep(&mut self) {

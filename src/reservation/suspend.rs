@@ -119,6 +119,9 @@ impl Reservation {
     ) -> Result<()> {
         // What an earlier failure could not take out again is in the way.
         let mut left = self.lay_down();
+        for handle in std::mem::take(&mut self.stuck) {
+            left.extend(self.release(handle).err());
+        }
         if !left.is_empty() {
             return Err(left.remove(0).with_undo(left));
         }

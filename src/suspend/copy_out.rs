@@ -29,11 +29,7 @@ impl Group {
             }
         }
         match self.run_copies(&outgoing) {
-            Ok(()) => {
-                let blocks = outgoing.iter_mut().flat_map(|one| &mut one.copy.blocks);
-                blocks.for_each(|block| block.fresh = false);
-                Ok(outgoing)
-            }
+            Ok(()) => Ok(outgoing),
             Err(error) => Err(self.take_back(outgoing, error)),
         }
     }

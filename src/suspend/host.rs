@@ -24,7 +24,7 @@ pub(super) struct Block {
     size: usize,
     /// The device in whose context it is registered. Set by the thread that copies, while others touch further blocks.
     registered: AtomicI32,
-    /// Whether it was made for the copy that is being tried, and never held one.
+    /// Whether it was made for the suspend that is going on.
     pub(super) fresh: bool,
 }
 
@@ -149,6 +149,13 @@ impl HostCopy {
     /// Bytes of the host's memory that it takes.
     pub(super) fn taken(&self) -> usize {
         self.blocks.iter().map(|block| block.size).sum()
+    }
+
+    /// It holds contents that are nowhere else from now on.
+    pub(super) fn settled(mut self) -> HostCopy {
+        let blocks = self.blocks.iter_mut();
+        blocks.for_each(|block| block.fresh = false);
+        self
     }
 
     /// Cuts segments, the first of which lies at this position of the copy, at the seams of the blocks.

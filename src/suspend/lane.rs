@@ -35,6 +35,9 @@ impl<'a> Lane<'a> {
     /// Waits for all that was enqueued, and destroys the stream. Each is tried twice, as there is no later time for it;
     /// a failure is one all the same, since the copies are then in doubt.
     pub(super) fn end(&self) -> Result<()> {
+        if self.destroyed.get() {
+            return Ok(());
+        }
         let mut failures = Vec::new();
         let wait = || self.calls.stream_wait(self.stream);
         let destroy = || self.calls.stream_destroy(self.stream);
@@ -120,7 +123,7 @@ impl<'a> Lanes<'a> {
             let end = || self.driver.with_context(device.raw(), |_| lane.end());
             failures.extend(end().err());
             // Where the context could not be had, the stream is still to be waited for.
-            if !lane.done.get() {
+            if !lane.destroyed.get() {
                 failures.extend(end().err());
             }
         }

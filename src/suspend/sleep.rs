@@ -102,7 +102,7 @@ impl Group {
                     let copy = outgoing
                         .iter()
                         .position(is_it)
-                        .map(|at| outgoing.remove(at).copy);
+                        .map(|at| outgoing.remove(at).copy.settled());
                     done.members.push(self.id_of(*number));
                     done.given_back += let_go.given_back;
                     done.still_held += let_go.still_held;

@@ -54,18 +54,22 @@ impl Group {
         }
         // From here on nothing is copied any more, so that memory can be taken away again.
         let settled = lanes.end();
-        let mut failure = failure.map(|(number, error)| {
-            let undo = self.lay_down(number);
-            error.with_undo(undo)
-        });
+        let mut not_woken: Vec<u64> = failure.iter().map(|(number, _)| *number).collect();
+        let mut failure = failure.map(|(_, error)| error);
         if let Err(error) = settled {
             // Which copies failed is not known: none of them counts.
-            let error = together(failure.take(), error);
-            let undo = filled.drain(..).rev().flat_map(|number| self.lay_down(number));
+            failure = Some(together(failure, error));
+            not_woken.extend(filled.drain(..).rev());
+        }
+        if let Some(error) = failure.take() {
+            let undo = not_woken.iter().flat_map(|number| self.lay_down(*number));
             failure = Some(error.with_undo(undo.collect()));
         }
         for number in filled {
-            match self.member(number).map_or(Ok(()), |one| one.grant_after_copies()) {
+            match self
+                .member(number)
+                .map_or(Ok(()), |one| one.grant_after_copies())
+            {
                 Ok(()) => woken.push(number),
                 Err(error) => {
                     let error = error.with_undo(self.lay_down(number));

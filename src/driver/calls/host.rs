@@ -101,10 +101,6 @@ fn on_host(pages: &Pages) -> Attempt {
 /// As indexing does, panics rather than let the driver write elsewhere.
 fn within(pages: &Pages, at: usize, size: usize) -> *mut c_void {
     let fits = at.checked_add(size).is_some_and(|end| end <= pages.size());
-    assert!(
-        fits,
-        "{size} bytes at {at} are not within {}",
-        pages.size()
-    );
+    assert!(fits, "{size} bytes at {at} are not within {}", pages.size());
     (pages.address() + at) as *mut c_void
 }
