@@ -43,7 +43,7 @@ fn contents(seed: u64, size: usize) -> Vec<u8> {
 
 fn cycles(ground: &Ground, keep: bool) {
     // What the simulated driver copies, the CPU does.
-    let small = Ground::small(256 << 10);
+    let small = Ground::small(128 << 10);
     let ground = if ground.sim.is_some() { &small } else { ground };
     let g = ground.g;
     // Several handles, more than a block, and a hole; a second member whose contents go.
