@@ -104,7 +104,8 @@ impl Allocation {
 
     /// The allocation that is mapped at this address, whoever mapped it, with one more count.
     ///
-    /// Any address inside the mapping will do.
+    /// Any address inside the mapping will do. Where an import is mapped that this crate made, the rights that it came
+    /// with are [offered](Self::offered) here too.
     ///
     /// # Errors
     ///
@@ -120,13 +121,19 @@ impl Allocation {
     pub(crate) fn retain_with_base(driver: &Driver, address: u64) -> Result<(Allocation, u64)> {
         let raw = driver.calls().mem_retain(address)?;
         let unknown = Memory::of(&Recipe::plain(Location::Host), 0, 1);
-        let mut handle = Handle::owned(driver, raw, unknown, Origin::Retained);
+        let mut handle = Handle::recognised(driver, raw, unknown, Origin::Retained);
         let described = describe(driver, raw).and_then(|recipe| {
             let granularity = driver.granularity(&recipe)?.minimum();
             // Asking for the size needs a context; the memory's own device has one, host memory is asked of device 0.
             let device = driver.device(recipe.location.device().unwrap_or(0))?;
             let (base, size) =
                 driver.with_context(device.raw(), |calls| calls.mem_address_range(address))?;
+            if base == 0 && recipe.location.device().is_some() {
+                return Err(Error::disagreement(
+                    format!("device memory at {address:#x} is mapped from an address on"),
+                    "gives none".into(),
+                ));
+            }
             if size % granularity != 0 {
                 return Err(Error::disagreement(
                     format!("an allocation's size is a multiple of its granularity, {granularity}"),
@@ -170,7 +177,7 @@ impl Allocation {
     }
 
     fn adopt(driver: &Driver, raw: RawHandle, memory: Memory, origin: Origin) -> Allocation {
-        Allocation::from_handle(Handle::owned(driver, raw, memory, origin))
+        Allocation::from_handle(Handle::recognised(driver, raw, memory, origin))
     }
 
     /// Takes over a raw handle and one count of it.
@@ -240,7 +247,7 @@ impl Allocation {
     /// It is given when it is first asked for, and is the memory's for as long as an allocation or a mapping of it that
     /// was asked, or exported, lives in this process.
     pub fn id(&self) -> AllocationId {
-        **self.handle.identity()
+        self.handle.identity().id
     }
 
     /// How the handle came here.

@@ -1,6 +1,7 @@
 //! Numbers of bytes: rounded up, and shown to people.
 
 use std::fmt;
+use std::ops::Range;
 
 /// The next multiple of a power of two, if there is one.
 pub(crate) fn round_up(value: usize, granularity: usize) -> Option<usize> {
@@ -38,6 +39,29 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// A range of offsets or addresses, in the form in which a reservation is drawn: `[0x400000, 0x800000) (4 MiB)`.
+pub(crate) struct Bounds(Range<usize>);
+
+impl From<&Range<usize>> for Bounds {
+    fn from(range: &Range<usize>) -> Bounds {
+        Bounds(range.clone())
+    }
+}
+
+impl From<&Range<u64>> for Bounds {
+    fn from(range: &Range<u64>) -> Bounds {
+        Bounds(range.start as usize..range.end as usize)
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { start, end } = self.0;
+        let size = Bytes(self.0.len()).short();
+        write!(f, "[{start:#x}, {end:#x}) ({size})")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +79,13 @@ mod tests {
         assert_eq!(Bytes(3 << 30).short(), "3 GiB");
         assert_eq!(Bytes(6912).to_string(), "6912 bytes");
         assert_eq!(Bytes(0).to_string(), "0 bytes");
+    }
+
+    #[test]
+    fn bounds_are_hexadecimal_and_their_size_is_not() {
+        let offsets = Bounds::from(&(0usize..3 << 20));
+        assert_eq!(offsets.to_string(), "[0x0, 0x300000) (3 MiB)");
+        let addresses = Bounds::from(&(0x1000u64..0x1000 + 6912));
+        assert_eq!(addresses.to_string(), "[0x1000, 0x2b00) (6912 B)");
     }
 }

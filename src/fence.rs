@@ -131,18 +131,25 @@ impl<'a> Fence<'a> {
     /// Waits. No lock is held meanwhile.
     pub(crate) fn wait(self) -> Result<()> {
         let Fence { kind, deadline } = self;
-        match kind {
-            // A panic is a failed wait like any other: unwinding from here would drop, and so unmap, what must stay
-            // mapped.
-            Kind::Closure(wait) => match catch_unwind(AssertUnwindSafe(|| wait(deadline))) {
-                Ok(result) => result.map_err(Error::WaitFailed),
-                Err(panic) => {
-                    let why = format!("the closure panicked: {}", message(&*panic));
-                    // What was thrown may panic when it is dropped, so it never is.
-                    mem::forget(panic);
-                    Err(Error::WaitFailed(why.into()))
-                }
-            },
+        let who = match kind {
+            Kind::Closure(_) => "the closure",
+            Kind::Stream { .. } | Kind::Event { .. } => "the driver",
+        };
+        // A panic is a failed wait like any other: unwinding from here would drop, and so unmap, what must stay mapped.
+        // A driver may panic too, if it is one of the caller's own making.
+        catch_unwind(AssertUnwindSafe(|| kind.wait(deadline))).unwrap_or_else(|panic| {
+            let why = format!("{who} panicked: {}", message(&*panic));
+            // What was thrown may panic when it is dropped, so it never is.
+            mem::forget(panic);
+            Err(Error::WaitFailed(why.into()))
+        })
+    }
+}
+
+impl Kind<'_> {
+    fn wait(self, deadline: Option<Instant>) -> Result<()> {
+        match self {
+            Kind::Closure(wait) => wait(deadline).map_err(Error::WaitFailed),
             Kind::Stream { device, stream } => {
                 device
                     .driver()

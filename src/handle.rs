@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::access::Access;
 use crate::driver::{Driver, RawHandle};
 use crate::error::Result;
-use crate::identity::{AllocationId, Identity};
+use crate::identity::{Identity, Known};
 use crate::location::Location;
 use crate::props::AllocationProps;
 use crate::recipe::{HandleTypes, Recipe};
@@ -73,9 +73,7 @@ pub(crate) struct Handle {
     raw: RawHandle,
     memory: Memory,
     origin: Origin,
-    /// What its maker lets others do with it.
-    offered: Access,
-    /// Its name, once somebody asked.
+    /// Its name, once somebody asked or it came with one, and with that the rights that it came with.
     identity: OnceLock<Identity>,
     /// Whether the count is still this value's to give back.
     owned: bool,
@@ -112,24 +110,35 @@ impl Handle {
             raw,
             memory,
             origin,
-            offered: Access::ReadWrite,
             identity: OnceLock::new(),
             owned: true,
         }
     }
 
-    /// Wraps a count of an import: the rights that came with it, and its name, if that was told.
+    /// Wraps a count of memory that another handle here may lead to as well: what is known of it holds for this one.
+    pub(crate) fn recognised(
+        driver: &Driver,
+        raw: RawHandle,
+        memory: Memory,
+        origin: Origin,
+    ) -> Handle {
+        let mut handle = Handle::owned(driver, raw, memory, origin);
+        if let Some(known) = driver.known(raw) {
+            handle.identity = known.into();
+        }
+        handle
+    }
+
+    /// Wraps a count of an import: its name and the rights that came with it, if they were told.
     pub(crate) fn imported(
         driver: &Driver,
         raw: RawHandle,
         memory: Memory,
-        offered: Access,
-        id: Option<AllocationId>,
+        known: Option<Known>,
     ) -> Handle {
         let mut handle = Handle::owned(driver, raw, memory, Origin::Imported);
-        handle.offered = offered;
-        if let Some(id) = id {
-            handle.identity = driver.note_identity(raw, id).into();
+        if let Some(known) = known {
+            handle.identity = driver.note_identity(raw, known).into();
         }
         handle
     }
@@ -138,12 +147,20 @@ impl Handle {
         self.origin
     }
 
+    /// What its maker lets others do with it; everything, if nothing else was said.
     pub(crate) fn offered(&self) -> Access {
-        self.offered
+        self.identity
+            .get()
+            .map_or(Access::ReadWrite, |known| known.offered)
     }
 
     pub(crate) fn identity(&self) -> &Identity {
         self.identity.get_or_init(|| self.driver.identity(self.raw))
+    }
+
+    /// Its name, if somebody asked for it.
+    pub(crate) fn known_identity(&self) -> Option<&Identity> {
+        self.identity.get()
     }
 
     pub(crate) fn raw(&self) -> RawHandle {

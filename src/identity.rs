@@ -1,4 +1,4 @@
-//! Which allocation is which: a name that is told to other processes.
+//! Which allocation is which: a name that is told to other processes, and the rights that came with it from them.
 //!
 //! A handle's value will not do: the driver gives it to other memory when the first is gone. A name is given when it is
 //! first asked for, and is held by whatever holds the memory in this process (an allocation, a mapping). While one of
@@ -11,6 +11,7 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use crate::access::Access;
 use crate::fork;
 
 /// Names one allocation, among those of every process: the same for each export of it, and kept by its imports.
@@ -64,13 +65,21 @@ impl fmt::Debug for AllocationId {
     }
 }
 
-/// A name, held by what holds the memory.
-pub(crate) type Identity = Arc<AllocationId>;
+/// What this process knows of memory that the driver does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) id: AllocationId,
+    /// What its maker lets others do with it.
+    pub(crate) offered: Access,
+}
 
-/// The names given so far, by the handle's value.
+/// What is known, held by what holds the memory.
+pub(crate) type Identity = Arc<Known>;
+
+/// What is known so far, by the handle's value.
 #[derive(Default)]
 pub(crate) struct Identities {
-    known: HashMap<u64, Weak<AllocationId>>,
+    known: HashMap<u64, Weak<Known>>,
     /// Forgotten names are cleared away when there are more entries than this.
     sweep_at: usize,
 }
@@ -78,19 +87,27 @@ pub(crate) struct Identities {
 impl Identities {
     /// The name of the memory that the handle leads to. The caller holds that memory, and will hold the name as long.
     pub(crate) fn of(&mut self, raw: u64) -> Identity {
-        match self.known.get(&raw).and_then(Weak::upgrade) {
-            Some(identity) => identity,
-            None => self.note(raw, AllocationId::fresh()),
-        }
+        self.known(raw).unwrap_or_else(|| {
+            let known = Known {
+                id: AllocationId::fresh(),
+                offered: Access::ReadWrite,
+            };
+            self.note(raw, known)
+        })
     }
 
-    /// Notes the name that the memory was imported under.
-    pub(crate) fn note(&mut self, raw: u64, id: AllocationId) -> Identity {
+    /// What is known of the memory, if it was named or imported with a name, and is still held.
+    pub(crate) fn known(&self, raw: u64) -> Option<Identity> {
+        self.known.get(&raw).and_then(Weak::upgrade)
+    }
+
+    /// Notes the name that the memory was imported under, and the rights.
+    pub(crate) fn note(&mut self, raw: u64, known: Known) -> Identity {
         if self.known.len() >= self.sweep_at {
             self.known.retain(|_, held| held.strong_count() > 0);
             self.sweep_at = 2 * self.known.len().max(32);
         }
-        let identity = Arc::new(id);
+        let identity = Arc::new(known);
         self.known.insert(raw, Arc::downgrade(&identity));
         identity
     }
@@ -106,13 +123,27 @@ mod tests {
         let first = identities.of(7);
         assert_eq!(identities.of(7), first);
         assert_ne!(identities.of(8), first);
-        let id = *first;
+        let id = first.id;
         drop(first);
         assert_ne!(
-            *identities.of(7),
+            identities.of(7).id,
             id,
             "the value may be other memory's by now"
         );
+    }
+
+    #[test]
+    fn what_an_import_came_with_is_known_while_it_is_held() {
+        let mut identities = Identities::default();
+        let told = Known {
+            id: AllocationId::from_bytes([9; 16]),
+            offered: Access::Read,
+        };
+        let held = identities.note(7, told);
+        assert_eq!(identities.known(7).as_deref(), Some(&told));
+        assert_eq!(identities.known(8), None, "never named");
+        drop(held);
+        assert_eq!(identities.known(7), None);
     }
 
     #[test]

@@ -165,6 +165,8 @@ pub mod sim;
 pub mod suspend;
 mod sync;
 pub mod sys;
+#[cfg(all(test, not(shuttle), feature = "sim"))]
+mod unlocked;
 
 pub use access::Access;
 pub use allocation::{Allocation, ReleaseError};

@@ -58,6 +58,8 @@ pub struct Mapping {
     handle_types: HandleTypes,
     /// The memory's name, once it was exported.
     identity: OnceLock<Identity>,
+    /// What the memory's maker lets others do with it, which holds without the handle too.
+    offered: Access,
     /// Index of its rights among the reservation's sets.
     rights: u32,
     /// Base-two logarithm of the memory's granularity.
@@ -119,6 +121,10 @@ impl Mapping {
             rdma,
             compression,
         } = memory;
+        let offered = match &backing {
+            Backing::Shared(handle) => handle.offered(),
+            _ => Access::ReadWrite,
+        };
         Mapping {
             driver: driver.clone(),
             address: place.address,
@@ -130,6 +136,7 @@ impl Mapping {
             location,
             handle_types,
             identity: OnceLock::new(),
+            offered,
             rights: place.rights,
             granularity: granularity.trailing_zeros() as u8,
             rdma,
@@ -294,6 +301,10 @@ impl Mapping {
         let raw = match self.driver.calls().mem_retain(self.address) {
             Ok(raw) => raw,
             Err(error) => {
+                let name = sole_share.and_then(|handle| handle.known_identity().cloned());
+                if let Some(name) = name {
+                    self.hold_identity(&name);
+                }
                 self.backing = Backing::GivenUp;
                 let error = error.contradicting(|| self.is_mapped(released));
                 self.quarantined |= error.is_disagreement();
@@ -349,8 +360,7 @@ impl Mapping {
 
     /// What the memory's maker lets others do with it.
     pub(crate) fn offered(&self) -> Access {
-        self.shared_handle()
-            .map_or(Access::ReadWrite, |handle| handle.offered())
+        self.offered
     }
 
     /// Holds the memory's name for as long as the memory is mapped, so that it stays the same.

@@ -9,6 +9,7 @@ use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::panic::{catch_unwind, panic_any, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use cuda_vmm::sim::{Fault, SimDevice, Simulation};
 use cuda_vmm::sys::{
@@ -16,7 +17,9 @@ use cuda_vmm::sys::{
     CUmemAllocationGranularity_flags, CUmemAllocationProp, CUmemGenericAllocationHandle,
     CUmemLocation, CUresult, CUstream, Call, DriverCalls,
 };
-use cuda_vmm::{Access, Allocation, AllocationProps, Device, Driver, Fence, Location, Reservation};
+use cuda_vmm::{
+    Access, Allocation, AllocationProps, Device, Driver, Error, Fence, Location, Reservation,
+};
 
 const G: usize = 2 << 20;
 
@@ -71,6 +74,7 @@ hand_on! {
     cuMemcpyDtoD_v2(to: CUdeviceptr, from: CUdeviceptr, size: usize);
     cuMemsetD8_v2(to: CUdeviceptr, value: u8, size: usize);
     cuStreamSynchronize(stream: CUstream);
+    cuStreamQuery(stream: CUstream);
 }
 
 /// What a call panics with.
@@ -184,8 +188,11 @@ const OPERATIONS: &[Operation] = &[
             .set_access(0, 6 * G, device, Access::Read)
             .unwrap();
     }),
-    ("grant", |stage| {
-        stage.kv().grant(Location::Device(1), Access::Read).unwrap();
+    ("set_policy", |stage| {
+        stage
+            .kv()
+            .set_policy(Location::Device(1), Access::Read)
+            .unwrap();
     }),
     ("write", |stage| {
         stage.kv().write(2 * G - 2, b"seam").unwrap()
@@ -209,7 +216,11 @@ const OPERATIONS: &[Operation] = &[
     }),
     ("unmap_range_after", |stage| {
         let fence = Fence::default_stream(&stage.devices[0]);
-        stage.kv().unmap_range_after(0, 6 * G, fence).unwrap();
+        match stage.kv().unmap_range_after(0, 6 * G, fence) {
+            // A wait that panics is a wait that failed.
+            Err(Error::WaitFailed(_)) => assert_eq!(stage.kv().mapping_count(), 5),
+            result => result.unwrap(),
+        }
     }),
     ("close", |stage| stage.kv.take().unwrap().close().unwrap()),
     ("close_keeping", |stage| {
@@ -252,6 +263,66 @@ fn a_call_that_panics_loses_nothing() {
     }
     assert!(bad.is_empty(), "{}", bad.join("\n\n"));
     println!("{tried} calls panicked");
+}
+
+/// Unwinding through a wait would drop what has to stay mapped under work that may still run.
+#[test]
+fn a_wait_that_panics_leaves_everything_mapped() {
+    let fences: [fn(&Device) -> Fence<'static>; 2] = [Fence::default_stream, |device| {
+        Fence::default_stream(device).within(Duration::from_secs(60))
+    }];
+    for fence in fences {
+        // The first use of the device retains, pushes, waits and pops.
+        for at in 0..4 {
+            let mut stage = Stage::new();
+            let (before, device) = (stage.sim.snapshot(), stage.devices[0].clone());
+            let mut kv = stage.kv.take().unwrap();
+            let panicked = |error: &Error| matches!(error, Error::WaitFailed(why) if why.to_string() == "the driver panicked: no message");
+
+            stage.left.store(at, Ordering::Relaxed);
+            let id = kv.id_at(0).unwrap();
+            let error = kv.unmap_after(id, fence(&device)).unwrap_err();
+            assert!(panicked(&error), "{error}");
+            assert_eq!(stage.sim.snapshot(), before, "call {at}");
+
+            stage.left.store(at, Ordering::Relaxed);
+            let failed = kv.close_after(fence(&device)).unwrap_err();
+            assert!(panicked(&failed.error), "{failed}");
+            assert_eq!(stage.sim.snapshot(), before, "call {at}");
+
+            stage.left.store(at, Ordering::Relaxed);
+            let closing = failed.reservation.close_in_background(fence(&device));
+            let failed = closing.unwrap().join().unwrap_err();
+            assert!(panicked(&failed.error), "{failed}");
+            assert_eq!(stage.sim.snapshot(), before, "call {at}");
+            failed.reservation.close().unwrap();
+        }
+    }
+}
+
+/// What is given back when a call panics, and what was yet to be, goes back into quarantine.
+#[test]
+fn a_reclaim_that_panics_keeps_what_is_left() {
+    let stage = Stage::new();
+    let base = stage.kv.as_ref().unwrap().base();
+    for _ in 0..3 {
+        let refused = Fault::on(Call::cuMemRelease).times(2);
+        stage.sim.inject(refused).unwrap();
+        stage.driver.is_vmm(base).unwrap_err();
+    }
+    assert_eq!(stage.driver.quarantined(), 3);
+    for (at, left) in [(1, 2), (0, 2)] {
+        stage.left.store(at, Ordering::Relaxed);
+        let thrown = catch_unwind(AssertUnwindSafe(|| stage.driver.reclaim())).unwrap_err();
+        assert!(thrown.is::<Thrown>());
+        assert_eq!(stage.driver.quarantined(), left);
+    }
+    assert_eq!(stage.driver.reclaim().unwrap(), 2);
+    assert_eq!(stage.driver.quarantined(), 0);
+    let sim = stage.sim.clone();
+    drop(stage);
+    assert!(sim.snapshot().is_empty());
+    assert_eq!(sim.misuses(), []);
 }
 
 #[test]

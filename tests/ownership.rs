@@ -360,7 +360,7 @@ fn invariant_8_no_error_is_reported_by_a_later_call() {
     kv.write(0, b"fine").unwrap();
     kv.copy_within(G, 0, 4).unwrap();
     kv.set_access(G, G, here, cuda_vmm::Access::Read).unwrap();
-    kv.grant(here, cuda_vmm::Access::ReadWrite).unwrap();
+    kv.set_policy(here, cuda_vmm::Access::ReadWrite).unwrap();
     kv.access_of(0, here).unwrap();
     assert!(rig.driver.is_vmm(kv.base()).unwrap());
     kv.unmap(id).unwrap();

@@ -36,7 +36,7 @@ enum Step {
         device: u32,
         access: Access,
     },
-    Grant {
+    SetPolicy {
         device: u32,
         access: Access,
     },
@@ -75,7 +75,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (at.clone(), 1..8usize).prop_map(|(at, len)| Step::UnmapRange { at, len }),
         2 => (at.clone(), len.clone(), 0..2u32, access())
             .prop_map(|(at, len, device, access)| Step::SetAccess { at, len, device, access }),
-        1 => (0..2u32, access()).prop_map(|(device, access)| Step::Grant { device, access }),
+        1 => (0..2u32, access()).prop_map(|(device, access)| Step::SetPolicy { device, access }),
         2 => (at.clone(), len.clone(), any::<u8>())
             .prop_map(|(at, len, value)| Step::Fill { at, len, value }),
         2 => len.prop_map(|len| Step::NewPage { len }),
@@ -160,7 +160,7 @@ impl Stage {
                 device,
                 access,
             } => kv.set_access(at * G, len * G, Location::Device(device), access),
-            Step::Grant { device, access } => kv.grant(Location::Device(device), access),
+            Step::SetPolicy { device, access } => kv.set_policy(Location::Device(device), access),
             Step::Fill { at, len, value } => kv.fill(at * G + 100, len * G - 100, value),
             Step::NewPage { len } => {
                 self.pages.push(props.create(len * G)?);

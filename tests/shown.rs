@@ -47,7 +47,7 @@ fn a_close_that_failed_says_what_is_held() {
     assert!(text.starts_with(held), "{text}");
     let shown = format!("{failed:?}");
     assert!(shown.starts_with("CloseError { error: Driver("), "{shown}");
-    assert!(shown.contains("mappings: 0, stuck: 4"), "{shown}");
+    assert!(shown.contains("mappings: 0, quarantined: 4"), "{shown}");
 
     rig.sim.clear_faults();
     rig.sim

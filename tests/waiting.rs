@@ -13,8 +13,8 @@ use std::sync::{mpsc, Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cuda_vmm::sim::Simulation;
-use cuda_vmm::sys::{CUevent, CUresult, CUstream, CUstream_flags, DriverCalls};
+use cuda_vmm::sim::{Fault, Simulation};
+use cuda_vmm::sys::{CUevent, CUresult, CUstream, CUstream_flags, Call, DriverCalls};
 use cuda_vmm::{
     set_leak_hook, Access, AllocationProps, Code, CurrentContext, Device, Driver, Error, Fence,
     Leak, Reservation,
@@ -74,6 +74,10 @@ const CASES: &[Case] = &[
 
 /// Only the simulated driver can be made to do these without harm.
 const SIMULATED: &[Case] = &[
+    (
+        "nobody_joins_a_close_that_failed",
+        nobody_joins_a_close_that_failed,
+    ),
     (
         "a_lost_context_leaves_everything_mapped",
         a_lost_context_leaves_everything_mapped,
@@ -378,7 +382,9 @@ fn a_deadline_that_is_kept_unmaps(stage: &Stage) {
         .unmap_after(id, work.fence().within(Duration::from_secs(30)))
         .unwrap();
     work.ended_well();
-    reservation.close().unwrap();
+    // Work that is done by then is done, however late somebody looks.
+    let passed = Fence::default_stream(&stage.device).until(Instant::now());
+    reservation.close_after(passed).unwrap();
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -521,17 +527,44 @@ fn a_failed_wait_in_the_background_comes_back(stage: &Stage) {
 
 fn a_lost_context_leaves_everything_mapped(stage: &Stage) {
     let sim = stage.sim.as_ref().expect("a case of the simulated driver");
-    let mut reservation = stage.reserve();
-    let id = reservation.map(0, stage.granule(), &stage.props).unwrap();
-    drop(stage.device.make_current().unwrap());
+    let (mut reservation, _, work) = stage.busy();
     assert!(sim.poison(0));
-    let error = reservation
-        .unmap_after(id, Fence::default_stream(&stage.device))
-        .unwrap_err();
-    assert_eq!(error.code(), Some(Code::ERROR_ILLEGAL_ADDRESS));
-    assert_eq!(reservation.mapping_count(), 1);
+    let event = || unsafe { Fence::event(&stage.device, work.event) };
+    let soon = Duration::from_secs(60);
+    let fences = [
+        Fence::default_stream(&stage.device),
+        Fence::default_stream(&stage.device).within(soon),
+        work.fence(),
+        work.fence().within(soon),
+        event(),
+        event().within(soon),
+    ];
+    for fence in fences {
+        let what = format!("{fence:?}");
+        let id = reservation.id_at(0).unwrap();
+        let error = reservation.unmap_after(id, fence).unwrap_err();
+        assert_eq!(error.code(), Some(Code::ERROR_ILLEGAL_ADDRESS), "{what}");
+        assert_eq!(reservation.mapping_count(), 1, "{what}");
+    }
+    drop(work);
     // The memory itself outlives the context.
     reservation.close().unwrap();
+}
+
+/// The work is done, so what the close left is tried again, as any reservation's drop does.
+fn nobody_joins_a_close_that_failed(stage: &Stage) {
+    let sim = stage.sim.as_ref().expect("a case of the simulated driver");
+    let mut reservation = stage.reserve();
+    reservation.map(0, stage.granule(), &stage.props).unwrap();
+    sim.inject(Fault::on(Call::cuMemUnmap)).unwrap();
+    let done = Fence::default_stream(&stage.device);
+    drop(reservation.close_in_background(done).unwrap());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !sim.snapshot().holds_no_memory() || !sim.snapshot().reservations.is_empty() {
+        assert!(Instant::now() < deadline, "it is not closed");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(sim.calls_of(Call::cuMemUnmap), 2);
 }
 
 fn nobody_joins_a_failed_wait(stage: &Stage) {

@@ -8,6 +8,11 @@ def install():
     """Makes `torch`, `torch.distributed` and `sglang.srt.utils` importable, as empty as the file allows."""
     torch = _module("torch", uint8=object(), dtype=object, Tensor=object, device=_Device)
     torch.distributed = _module("torch.distributed", ProcessGroup=object)
+    install_sglang()
+
+
+def install_sglang():
+    """Makes `sglang.srt.utils` importable, for a machine that has PyTorch itself."""
     _module("sglang")
     _module("sglang.srt")
     _module("sglang.srt.utils", log_info_on_rank0=lambda logger, text: logger.info(text))

@@ -1,5 +1,6 @@
 //! Why bytes describe no span.
 
+use crate::bytes::Bytes;
 use crate::identity::AllocationId;
 
 /// Why bytes are refused as a description of a shared span.
@@ -80,7 +81,7 @@ pub enum DecodeError {
         granularity: u64,
     },
     /// A piece does not lie in the span.
-    #[error("piece {piece}, {size} bytes at {offset}, is not in the span of {span} bytes")]
+    #[error("piece {piece}, {} at {offset:#x}, is not in the span of {}", Bytes(*size as usize), Bytes(*span as usize))]
     OutOfSpan {
         /// Which piece.
         piece: u32,
@@ -92,7 +93,7 @@ pub enum DecodeError {
         span: u64,
     },
     /// A piece lies over the one before it, or before it.
-    #[error("piece {piece} begins at {offset}, but the one before it ends at {end}")]
+    #[error("piece {piece} begins at {offset:#x}, but the one before it ends at {end:#x}")]
     Overlap {
         /// Which piece.
         piece: u32,

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use super::RawHandle;
 use crate::bytes::Bytes;
+use crate::code::Code;
 use crate::error::{Attempt, DriverFailure, Error, Result};
 use crate::sys::{CUcontext, CUstream, Call};
-use crate::Code;
 
 /// A count, a version or a device's number: C has it signed, but it is none below zero.
 pub(super) fn number(call: Call, value: c_int) -> Result<u32> {
@@ -99,7 +99,7 @@ pub(super) fn range_at(address: u64, base: u64, size: usize) -> Result<(u64, usi
         || address
             .checked_sub(base)
             .is_some_and(|offset| offset < size as u64);
-    match inside && base.checked_add(size as u64).is_some() {
+    match size != 0 && inside && base.checked_add(size as u64).is_some() {
         true => Ok((base, size)),
         false => Err(Error::disagreement(
             format!("the range at {address:#x} contains that address"),
@@ -126,13 +126,17 @@ pub(super) fn addresses(base: u64, size: usize, alignment: usize) -> Result<Rang
     }
 }
 
-/// What this crate's state says against an INVALID_VALUE, if it says anything.
+/// What this crate's state says against an INVALID_VALUE or an INVALID_HANDLE, if it says anything.
 ///
 /// Each of these calls is made only for what the types above own, so the value *is* valid as far as this crate can
 /// know. Setting access is not among them: the driver also refuses rights of a device that cannot reach the memory.
 pub(super) fn contradicted(failure: &DriverFailure) -> Option<String> {
-    if failure.code != Code::ERROR_INVALID_VALUE {
-        return None;
+    match (failure.code, failure.call) {
+        (Code::ERROR_INVALID_VALUE, _) => {}
+        (Code::ERROR_INVALID_HANDLE, Call::cuMemRelease | Call::cuMemMap) => {
+            return Some("the handle is held and was not released".into());
+        }
+        _ => return None,
     }
     match (failure.call, &failure.attempt) {
         (Call::cuMemUnmap, Attempt::Range { address, size }) => {

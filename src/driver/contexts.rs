@@ -69,6 +69,10 @@ impl Contexts {
     /// retained it.
     pub(crate) fn enter(&self, driver: &Driver, device: c_int) -> Result<Entered> {
         let calls = driver.calls();
+        // A thread of the parent may have held the lock when the process forked.
+        if calls.forked() {
+            return Err(Error::ForkedChild);
+        }
         let known = lock(&self.retained).get(&device).map(|held| held.context);
         let (context, fresh) = match known {
             Some(context) => (context, false),

@@ -4,9 +4,8 @@ mod answers;
 mod calls;
 mod contexts;
 mod piece;
+mod quarantine;
 mod reserved;
-#[cfg(all(test, not(shuttle), feature = "sim"))]
-mod unlocked;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,7 +19,7 @@ pub(crate) use piece::Piece;
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::handle_type::{HandleType, Refusal};
-use crate::identity::{AllocationId, Identities, Identity};
+use crate::identity::{Identities, Identity, Known};
 use crate::location::Location;
 use crate::recipe::{Granularity, Recipe};
 use crate::report;
@@ -178,60 +177,6 @@ impl Driver {
         self.calls().raw()
     }
 
-    /// How many pieces (handles, address ranges) the driver refused to take back and nobody else owns.
-    pub fn quarantined(&self) -> usize {
-        lock(&self.inner.quarantine).iter().map(Piece::count).sum()
-    }
-
-    /// Tries once more to give back what the driver refused to take. Gives the number of pieces that went.
-    ///
-    /// # Errors
-    ///
-    /// The first failure, with the further ones attached; what failed again stays quarantined.
-    pub fn reclaim(&self) -> Result<usize> {
-        let pieces = std::mem::take(&mut *lock(&self.inner.quarantine));
-        let asked = pieces.iter().map(Piece::count).sum();
-        let mut errors = Vec::new();
-        for piece in pieces.into_iter().rev() {
-            errors.extend(self.give_back(piece).err());
-        }
-        match errors.is_empty() {
-            true => Ok(asked),
-            false => Err(errors.remove(0).with_undo(errors)),
-        }
-    }
-
-    /// Gives a piece back to the driver, or keeps what it does not take in quarantine.
-    pub(crate) fn give_back(&self, piece: Piece) -> Result<()> {
-        self.inner.give_back(piece).map_err(|(left, mut errors)| {
-            self.keep(left);
-            let first = errors.remove(0);
-            first.with_undo(errors)
-        })
-    }
-
-    /// Ends an operation by giving back a piece that it needed: after a failure as a part of undoing it; else a refusal
-    /// is the operation's failure, and the piece is tried once more.
-    pub(crate) fn settle<T>(&self, piece: Piece, result: Result<T>) -> Result<T> {
-        let error = match result {
-            Err(error) => error,
-            Ok(value) => match self.inner.give_back(piece) {
-                Ok(()) => return Ok(value),
-                Err((left, mut errors)) => {
-                    let first = errors.remove(0).with_undo(errors);
-                    let undo = self.give_back(left).err();
-                    return Err(first.with_undo(undo.into_iter().collect()));
-                }
-            },
-        };
-        Err(error.with_undo(self.give_back(piece).err().into_iter().collect()))
-    }
-
-    /// Keeps a piece in quarantine, where [`reclaim`](Driver::reclaim) finds it.
-    pub(crate) fn keep(&self, piece: Piece) {
-        lock(&self.inner.quarantine).push(piece);
-    }
-
     #[inline]
     pub(crate) fn calls(&self) -> &Calls {
         &self.inner.calls
@@ -260,6 +205,10 @@ impl Driver {
 
     /// Granularity of these properties; the driver is asked once for each set of them.
     pub(crate) fn granularity(&self, recipe: &Recipe) -> Result<Granularity> {
+        // A thread of the parent may have held the lock when the process forked.
+        if self.calls().forked() {
+            return Err(Error::ForkedChild);
+        }
         if let Some(known) = lock(&self.inner.granularities).get(recipe) {
             return Ok(*known);
         }
@@ -296,26 +245,45 @@ impl Driver {
 
     /// The name of the memory that a handle leads to. The caller holds both from now on.
     pub(crate) fn identity(&self, raw: RawHandle) -> Identity {
+        if self.calls().forked() {
+            // No memory of the child's has it; asking needs a name all the same, and no lock of the parent's.
+            return Identities::default().of(raw);
+        }
         lock(&self.inner.identities).of(raw)
     }
 
-    /// Notes the name that memory was imported under.
-    pub(crate) fn note_identity(&self, raw: RawHandle, id: AllocationId) -> Identity {
-        lock(&self.inner.identities).note(raw, id)
+    /// What is known of the memory that a handle leads to, if anything is.
+    pub(crate) fn known(&self, raw: RawHandle) -> Option<Identity> {
+        if self.calls().forked() {
+            return None;
+        }
+        lock(&self.inner.identities).known(raw)
+    }
+
+    /// Notes what memory was imported with.
+    pub(crate) fn note_identity(&self, raw: RawHandle, known: Known) -> Identity {
+        lock(&self.inner.identities).note(raw, known)
     }
 
     /// What came of trying this kind of handle on the device with this UUID, if it was tried.
     pub(crate) fn verdict(&self, uuid: [u8; 16], handle_type: HandleType) -> Option<Verdict> {
+        if self.calls().forked() {
+            return None;
+        }
         let verdicts = lock(&self.inner.handle_types);
         verdicts.get(&(uuid, handle_type)).copied()
     }
 
     pub(crate) fn note_verdict(&self, uuid: [u8; 16], handle_type: HandleType, verdict: Verdict) {
-        lock(&self.inner.handle_types).insert((uuid, handle_type), verdict);
+        if !self.calls().forked() {
+            lock(&self.inner.handle_types).insert((uuid, handle_type), verdict);
+        }
     }
 
     pub(crate) fn forget_verdicts(&self, uuid: [u8; 16]) {
-        lock(&self.inner.handle_types).retain(|(of, _), _| *of != uuid);
+        if !self.calls().forked() {
+            lock(&self.inner.handle_types).retain(|(of, _), _| *of != uuid);
+        }
     }
 
     pub(crate) fn contexts(&self) -> &Contexts {
@@ -343,24 +311,6 @@ fn ask_granularity(calls: &Calls, recipe: &Recipe) -> Result<Granularity> {
             format!("what is recommended is a multiple of the minimum, {minimum}"),
             format!("recommends {recommended} for memory on {}", recipe.location),
         )),
-    }
-}
-
-impl Inner {
-    /// Gives a piece back to the driver, or gives what is left of it, with every failure.
-    fn give_back(&self, piece: Piece) -> Result<(), (Piece, Vec<Error>)> {
-        let ours_to_free = match &piece {
-            _ if self.calls.forked() => Err(Error::ForkedChild),
-            // A reservation that was leaked, or came later, may lie there.
-            Piece::Addresses { base, size } | Piece::Mapped { base, size, .. } => {
-                self.reserved.check(*base, *size)
-            }
-            _ => Ok(()),
-        };
-        match ours_to_free {
-            Ok(()) => piece.give_back(&self.calls),
-            Err(error) => Err((piece, vec![error])),
-        }
     }
 }
 

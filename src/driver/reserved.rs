@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{answers, Driver, Piece};
+use crate::bytes::Bounds;
 use crate::error::{Error, Result};
 use crate::sync::{lock, Mutex};
 
@@ -95,7 +96,7 @@ fn overlapping(live: &BTreeMap<u64, u64>, range: &Range<u64>) -> Option<Range<u6
 
 fn overlap(range: &Range<u64>, other: &Range<u64>) -> Error {
     Error::disagreement(
-        format!("[{:#x}, {:#x}) is reserved already", other.start, other.end),
-        format!("reserved [{:#x}, {:#x})", range.start, range.end),
+        format!("{} is reserved already", Bounds::from(other)),
+        format!("reserved {}", Bounds::from(range)),
     )
 }

@@ -14,12 +14,12 @@ pub(crate) use words::uuid_text;
 pub use words::{BadFd, What};
 
 use crate::access::Access;
-use crate::bytes::Bytes;
+use crate::bytes::{Bounds, Bytes};
 use crate::descriptor::DecodeError;
 use crate::handle_type::{self, Refusal};
 use crate::location::Location;
 use crate::recipe::HandleTypes;
-use crate::sys::{Call, LoadError};
+use crate::sys::{Call, LoadError, Tried};
 use words::{devices, next_multiple, next_power};
 
 /// The crate's result.
@@ -36,7 +36,7 @@ pub enum Error {
     #[error("{}", LoadError::NotFound { tried: tried.clone() })]
     DriverNotFound {
         /// What was opened, and why it failed.
-        tried: Vec<crate::sys::Attempt>,
+        tried: Vec<Tried>,
     },
     /// A library was found but is no usable driver.
     #[error(transparent)]
@@ -90,7 +90,7 @@ pub enum Error {
         size: usize,
     },
     /// The range does not lie in the reservation.
-    #[error("[{offset}, {}) is outside [0, {len}): the reservation has {}; offsets and sizes are bytes, not elements", offset + size, Bytes(*len))]
+    #[error("{} is outside {}: offset {offset}, size {size} and the reservation's {len} are bytes, not elements", Bounds::from(&(*offset..offset.saturating_add(*size))), Bounds::from(&(0..*len)))]
     OutOfRange {
         /// The offset given.
         offset: usize,
@@ -116,7 +116,11 @@ pub enum Error {
         alignment: usize,
     },
     /// Something is mapped in the range already.
-    #[error("[{}, {}) overlaps the mapping at [{}, {}): unmap that first, or map beside it", asked.start, asked.end, existing.start, existing.end)]
+    #[error(
+        "{} overlaps the mapping at {}: unmap that first, or map beside it",
+        Bounds::from(asked),
+        Bounds::from(existing)
+    )]
     Overlap {
         /// The range asked for, as offsets.
         asked: Range<usize>,
@@ -124,7 +128,11 @@ pub enum Error {
         existing: Range<usize>,
     },
     /// The range contains bytes that are not mapped.
-    #[error("[{}, {}) contains the unmapped bytes [{}, {}): name a range that is mapped throughout", asked.start, asked.end, hole.start, hole.end)]
+    #[error(
+        "{} contains the unmapped bytes {}: name a range that is mapped throughout",
+        Bounds::from(asked),
+        Bounds::from(hole)
+    )]
     Hole {
         /// The range asked for, as offsets.
         asked: Range<usize>,
@@ -132,7 +140,11 @@ pub enum Error {
         hole: Range<usize>,
     },
     /// The range cuts a mapping, which the driver maps, grants and unmaps as a whole only.
-    #[error("[{}, {}) cuts the mapping at [{}, {}): name whole mappings", asked.start, asked.end, mapping.start, mapping.end)]
+    #[error(
+        "{} cuts the mapping at {}: name whole mappings",
+        Bounds::from(asked),
+        Bounds::from(mapping)
+    )]
     PartialMapping {
         /// The range asked for, as offsets.
         asked: Range<usize>,
@@ -140,7 +152,7 @@ pub enum Error {
         mapping: Range<usize>,
     },
     /// The mapping that the id names is gone, or belongs to another reservation.
-    #[error("the mapping made at offset {offset} is no longer in this reservation: it was unmapped by range, or the id is another reservation's")]
+    #[error("the mapping made at offset {offset:#x} is no longer in this reservation: it was unmapped by range, or the id is another reservation's")]
     NotMapped {
         /// Where it was mapped.
         offset: usize,
@@ -189,20 +201,23 @@ pub enum Error {
         got: u64,
     },
     /// A mapping in the range is left over from an operation that could not be undone.
-    #[error("the mapping at [{}, {}) is quarantined, left over from a failed operation: unmap it (its rights and contents are not known), then map again", mapping.start, mapping.end)]
+    #[error("the mapping at {} is quarantined, left over from a failed operation: unmap it (its rights and contents are not known), then map again", Bounds::from(mapping))]
     Quarantined {
         /// The mapping, as offsets.
         mapping: Range<usize>,
     },
     /// The host may read the memory but not write it. The driver writes memory that the host has rights to through the
     /// host's own mapping, so that a copy by a device would end the process, whatever the device may do.
-    #[error("the host may only read the mapping at [{}, {}), and the driver copies to it as the host: grant the host read-write, or nothing", mapping.start, mapping.end)]
+    #[error("the host may only read the mapping at {}, and the driver copies to it as the host: grant the host read-write, or nothing", Bounds::from(mapping))]
     HostReadOnly {
         /// The mapping, as offsets.
         mapping: Range<usize>,
     },
     /// No device of the access policy may do this with all of the range.
-    #[error("no device may {verb} all of [{}, {}): grant one the access first", range.start, range.end)]
+    #[error(
+        "no device may {verb} all of {}: grant one the access first",
+        Bounds::from(range)
+    )]
     NoAccess {
         /// The range, as offsets.
         range: Range<usize>,
@@ -210,7 +225,11 @@ pub enum Error {
         verb: &'static str,
     },
     /// A device may read the source of a copy, and another one may write its target, but none may do both.
-    #[error("no one device may both read [{}, {}) and write [{}, {}): grant one of them the access that it lacks", from.start, from.end, to.start, to.end)]
+    #[error(
+        "no one device may both read {} and write {}: grant one of them the access that it lacks",
+        Bounds::from(from),
+        Bounds::from(to)
+    )]
     NoCommonDevice {
         /// The target, as offsets in its reservation.
         to: Range<usize>,
@@ -218,7 +237,11 @@ pub enum Error {
         from: Range<usize>,
     },
     /// The target of a copy shares memory with its source, by its addresses or as a mirror.
-    #[error("[{}, {}) cannot be copied to [{}, {}), which shares memory with it: copy by way of a third range", from.start, from.end, to.start, to.end)]
+    #[error(
+        "{} cannot be copied to {}, which shares memory with it: copy by way of a third range",
+        Bounds::from(from),
+        Bounds::from(to)
+    )]
     OverlappingCopy {
         /// The target, as offsets.
         to: Range<usize>,
@@ -275,7 +298,11 @@ pub enum Error {
         got: usize,
     },
     /// Addresses in a span that was to be shared belong to no virtual memory management.
-    #[error("[{:#x}, {:#x}) in [{:#x}, {:#x}) is not mapped by virtual memory management: ask for less, or allow for gaps", gap.start, gap.end, asked.start, asked.end)]
+    #[error(
+        "{} in {} is not mapped by virtual memory management: ask for less, or allow for gaps",
+        Bounds::from(gap),
+        Bounds::from(asked)
+    )]
     Gap {
         /// The addresses asked for.
         asked: Range<u64>,
@@ -292,7 +319,11 @@ pub enum Error {
         refusals: Vec<Refusal>,
     },
     /// An element type does not fit the range.
-    #[error("[{}, {}) holds no whole number of aligned {}-byte elements", range.start, range.end, size)]
+    #[error(
+        "{} holds no whole number of aligned {}-byte elements",
+        Bounds::from(range),
+        size
+    )]
     Elements {
         /// The range, as offsets.
         range: Range<usize>,
@@ -305,7 +336,7 @@ pub enum Error {
         /// How long was waited.
         waited: std::time::Duration,
     },
-    /// The caller's closure did not come to wait for the work.
+    /// The caller's closure did not come to wait for the work, or what was called to wait for it panicked.
     #[error("waiting for the work failed, everything is still mapped: {0}")]
     WaitFailed(Box<dyn std::error::Error + Send + Sync>),
     /// A member of a group is suspended: its addresses are kept, and nothing is mapped at them.
@@ -341,14 +372,14 @@ pub enum Error {
         /// The tag asked for.
         tag: String,
     },
-    /// Memory that was to be suspended is held by an export.
-    #[error("the memory at [{}, {}) is held by what was exported of it: drop that first, or the memory would not go", mapping.start, mapping.end)]
+    /// Memory that was to be suspended is held in this process by something else than its mapping.
+    #[error("the memory at {} is held in this process, by what was exported or retained of it: drop that first, or the memory would not go", Bounds::from(mapping))]
     Held {
         /// The mapping, as offsets.
         mapping: Range<usize>,
     },
     /// Memory that was to be suspended could not be made again.
-    #[error("the memory at [{}, {}) is a caller's, and its handle was lost in a failed operation: it could not be brought back", mapping.start, mapping.end)]
+    #[error("the memory at {} is a caller's, and its handle was lost in a failed operation: it could not be brought back", Bounds::from(mapping))]
     Irreplaceable {
         /// The mapping, as offsets.
         mapping: Range<usize>,

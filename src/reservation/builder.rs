@@ -61,7 +61,7 @@ impl ReservationBuilder {
     ///
     /// A host location's rights hold for host memory only: the driver has none to give on a device's. Without any call
     /// of this, mappings are accessible to nobody until [`set_access`](Reservation::set_access) or
-    /// [`grant`](Reservation::grant).
+    /// [`set_policy`](Reservation::set_policy).
     pub fn access(mut self, location: impl Into<Location>, access: Access) -> Self {
         self.policy.push((location.into(), access));
         self

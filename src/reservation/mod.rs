@@ -355,7 +355,7 @@ impl fmt::Debug for Reservation {
             .field("base", &format_args!("{:#x}", self.base))
             .field("size", &self.size)
             .field("mappings", &self.table.len())
-            .field("stuck", &self.stuck.len())
+            .field("quarantined", &self.quarantined())
             .finish_non_exhaustive()
     }
 }

@@ -9,8 +9,9 @@ use crate::location::Location;
 use crate::mapping::Mapping;
 
 impl Reservation {
-    /// Says what a location may do with the whole mappings in `[offset, offset + size)` (`cuMemSetAccess`). Other
-    /// locations' rights, and the policy for later maps, stay as they are.
+    /// Says what a location may do with the whole mappings in `[offset, offset + size)` (`cuMemSetAccess`), for as long
+    /// as they are mapped. Other locations' rights stay as they are, and so does the policy, which later maps go by:
+    /// that is [`set_policy`](Self::set_policy).
     ///
     /// # Errors
     ///
@@ -76,8 +77,10 @@ impl Reservation {
         error.with_undo(undo.into_iter().map(|(_, error)| error).collect())
     }
 
-    /// Changes the policy: what the location may do with everything mapped here, now and later. A host location's
-    /// rights hold for host memory only.
+    /// Changes the [policy](Self::policy): what the location may do with everything that is mapped here, now
+    /// (`cuMemSetAccess`) and later. What [`set_access`](Self::set_access) said of single mappings for this location
+    /// holds no longer. A host location's rights hold for host memory only, and a quarantined mapping keeps the rights it
+    /// has.
     ///
     /// # Errors
     ///
@@ -85,7 +88,7 @@ impl Reservation {
     /// failure. The policy and all rights are then as before, unless the error says that undoing failed too: then the
     /// mappings that it names no longer have their old rights.
     #[doc(alias = "cuMemSetAccess")]
-    pub fn grant(&mut self, location: impl Into<Location>, access: Access) -> Result<()> {
+    pub fn set_policy(&mut self, location: impl Into<Location>, access: Access) -> Result<()> {
         let location = location.into();
         self.driver.check_location(location)?;
         let applies = |mapping: &&Mapping| {
@@ -152,7 +155,7 @@ impl Reservation {
             (Some(access), Some(ours)) if access == ours => Ok(access),
             (theirs, ours) => Err(Error::disagreement(
                 format!(
-                    "{location} was granted {} at offset {offset}",
+                    "{location} was granted {} at offset {offset:#x}",
                     ours.unwrap_or_default()
                 ),
                 theirs.map_or(format!("reports access flags {flags}"), |access| {

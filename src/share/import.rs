@@ -4,15 +4,13 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 
-use super::scratch::check_size;
-use crate::access::Access;
-use crate::allocation::{describe, Allocation};
+use crate::allocation::{describe, is_partial_map, Allocation};
 use crate::code::Code;
 use crate::driver::{Driver, Piece};
 use crate::error::{BadFd, Error, Result, What};
 use crate::handle::{Handle, Memory};
 use crate::handle_type::FabricHandle;
-use crate::identity::AllocationId;
+use crate::identity::Known;
 use crate::range::aligned;
 
 impl Allocation {
@@ -53,7 +51,7 @@ impl Allocation {
                 what: What::AllocationSize,
             });
         }
-        let allocation = import(driver, from, size, Access::ReadWrite, None)?;
+        let allocation = import(driver, from, size, None)?;
         match check_size(driver, &allocation) {
             Ok(()) => Ok(allocation),
             Err(error) => allocation.settle(Err(error)),
@@ -73,8 +71,7 @@ pub(super) fn import(
     driver: &Driver,
     from: Source<'_>,
     size: usize,
-    offered: Access,
-    id: Option<AllocationId>,
+    known: Option<Known>,
 ) -> Result<Allocation> {
     let calls = driver.calls();
     let raw = match from {
@@ -96,10 +93,33 @@ pub(super) fn import(
     });
     match described {
         Ok(memory) => {
-            let handle = Handle::imported(driver, raw, memory, offered, id);
+            let handle = Handle::imported(driver, raw, memory, known);
             Ok(Allocation::from_handle(handle))
         }
         Err(error) => driver.settle(Piece::Handle { raw, size }, Err(error)),
+    }
+}
+
+/// Finds out whether an import has the size that was claimed. The driver will not say how large it is, but maps a handle
+/// whole or not at all: so it is mapped for a moment, at addresses of its own. What cannot be undone is left with the
+/// driver.
+fn check_size(driver: &Driver, allocation: &Allocation) -> Result<()> {
+    let size = allocation.size();
+    let alignment = allocation.share().memory().granularity;
+    let base = driver.reserve(size, alignment, 0)?;
+    driver.disown(base);
+    match driver.calls().mem_map(base, size, allocation.raw()) {
+        Ok(()) => {
+            let mapped = vec![(base, size)];
+            driver.settle(Piece::Mapped { base, size, mapped }, Ok(()))
+        }
+        Err(error) => {
+            let error = match is_partial_map(&error) {
+                true => Error::WrongSize { claimed: size },
+                false => error,
+            };
+            driver.settle(Piece::Addresses { base, size }, Err(error))
+        }
     }
 }
 

@@ -63,7 +63,6 @@ mod choice;
 mod export;
 mod import;
 mod read_only;
-mod scratch;
 mod source;
 mod span;
 mod walk;
@@ -73,7 +72,7 @@ pub use crate::descriptor::{DecodeError, Descriptor, Home, Piece, SharedAllocati
 pub use crate::handle_type::{FabricHandle, HandleType, Refusal, Unavailable};
 pub use crate::identity::AllocationId;
 pub use choice::Choice;
-pub use export::{ExportedSpan, FabricExport, Kept};
+pub use export::FabricExport;
 pub use read_only::ReadOnlySpan;
-pub use source::SpanSource;
+pub use source::{ExportedSpan, Kept, SpanSource};
 pub use span::SpanImport;

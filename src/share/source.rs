@@ -1,15 +1,19 @@
-//! What a span is exported from: allocations, held, and the offsets at which they lie.
+//! Exporting a span: allocations, held, the offsets at which they lie, and what becomes of that.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::os::fd::OwnedFd;
 
-use super::export::{exportable, ExportedSpan, Kept};
+use super::export::exportable;
 use crate::access::Access;
 use crate::allocation::Allocation;
 use crate::descriptor::{Descriptor, Home, Piece, SharedAllocation};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
+use crate::handle::Origin;
 use crate::handle_type::HandleType;
 use crate::location::Location;
+use crate::reservation::Reservation;
 
 /// Allocations and where they lie in a span, whoever mapped them there; made by [`SpanSource::of_addresses`].
 ///
@@ -142,6 +146,81 @@ impl SpanSource {
             allocation: *index as u32,
         };
         self.pieces.iter().map(described).collect()
+    }
+}
+
+impl Reservation {
+    /// Exports what is mapped in `[offset, offset + size)`, a range that cuts no mapping and may have holes, for others
+    /// to read, or to read and write.
+    ///
+    /// Memory that is mapped several times is exported once. A mapping whose handle was given up is exported all the
+    /// same.
+    ///
+    /// # Errors
+    ///
+    /// Before any driver call: [`Error::ZeroSize`], [`Error::Overflow`], [`Error::OutOfRange`],
+    /// [`Error::PartialMapping`], [`Error::Hole`] (nothing is mapped there at all), [`Error::Quarantined`],
+    /// [`Error::NotExportable`], [`Error::ImportNotExportable`], [`Error::NothingOffered`]. After a driver failure
+    /// nothing is exported.
+    #[doc(alias = "cuMemExportToShareableHandle")]
+    pub fn export_span(
+        &self,
+        offset: usize,
+        size: usize,
+        handle_type: HandleType,
+        offered: Access,
+    ) -> Result<ExportedSpan> {
+        if !offered.reads() {
+            return Err(Error::NothingOffered);
+        }
+        for mapping in self.whole_mappings_in(offset, size)? {
+            let origin = mapping.shared_handle().map(|handle| handle.origin());
+            let asked = mapping.memory().handle_types;
+            exportable(origin.unwrap_or(Origin::Created), asked, handle_type)?;
+        }
+        let held = self.hold(offset, size)?;
+        let source = SpanSource::of(self.driver(), size, held);
+        let exported = source.export(handle_type, offered);
+        source.settle(exported)
+    }
+}
+
+/// A span, exported: what describes it, and what goes with that.
+#[derive(Debug)]
+#[must_use = "dropping it closes its file descriptors"]
+pub struct ExportedSpan {
+    descriptor: Descriptor,
+    fds: Vec<OwnedFd>,
+    kept: Kept,
+}
+
+/// What keeps the memory of a span that was exported by fabric handles. Of a span exported by fds it is empty: they
+/// keep it themselves.
+#[derive(Default)]
+#[must_use = "memory shared by fabric handles goes with this"]
+pub struct Kept(Vec<Allocation>);
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.0).finish()
+    }
+}
+
+impl ExportedSpan {
+    /// What lies where.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// The descriptors that go with it, one for each allocation, in their order. They can be passed on any number of
+    /// times.
+    pub fn fds(&self) -> &[OwnedFd] {
+        &self.fds
+    }
+
+    /// The bytes to send, the descriptors to send with them, and what must be kept until the importers have attached.
+    pub fn into_parts(self) -> (Vec<u8>, Vec<OwnedFd>, Kept) {
+        (self.descriptor.encode(), self.fds, self.kept)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::descriptor::{Descriptor, Home, SharedAllocation};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::handle_type::HandleType;
+use crate::identity::Known;
 use crate::location::Location;
 use crate::mapping::MappingId;
 use crate::reservation::{at_most, Reservation};
@@ -184,8 +185,11 @@ impl SpanImport {
     ) -> Result<()> {
         for (index, shared) in self.descriptor.allocations.iter().enumerate() {
             let source = self.source(index, shared)?;
-            let (size, id) = (shared.size as usize, Some(shared.id));
-            let allocation = import(driver, source, size, offered, id)?;
+            let known = Known {
+                id: shared.id,
+                offered,
+            };
+            let allocation = import(driver, source, shared.size as usize, Some(known))?;
             let (claimed, actual) = (homes[index], allocation.location());
             imported.push(allocation);
             if claimed != actual {

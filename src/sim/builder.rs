@@ -193,7 +193,9 @@ impl SimulationBuilder {
                 granule,
             });
         }
-        if self.driver_version == 0 || self.driver_version > i32::MAX as u32 {
+        // The first release was 1.0, and no minor version ever had a third digit.
+        let possible = 1_000..=i32::MAX as u32;
+        if !possible.contains(&self.driver_version) || self.driver_version % 10 != 0 {
             return Err(ConfigError::DriverVersion(self.driver_version));
         }
         for &(a, b) in &self.no_peers {

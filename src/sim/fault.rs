@@ -84,6 +84,7 @@ impl fmt::Display for Fault {
         }
         match self.times {
             Some(1) => {}
+            Some(0) => f.write_str(" (at no time)")?,
             Some(k) => write!(f, " and the {} after it", k - 1)?,
             None => f.write_str(" and all after it")?,
         }
@@ -205,6 +206,27 @@ mod tests {
             Some(CUresult::CUDA_ERROR_UNKNOWN)
         );
         assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn says_when_it_strikes() {
+        let fault = Fault::on(Call::cuMemMap).nth(2).code(OOM);
+        let says = |fault: Fault| fault.to_string();
+        let oom = "answers CUDA_ERROR_OUT_OF_MEMORY";
+        assert_eq!(says(fault), format!("call 2 of cuMemMap {oom}"));
+        assert_eq!(
+            says(fault.times(3)),
+            format!("call 2 of cuMemMap and the 2 after it {oom}")
+        );
+        assert_eq!(
+            says(fault.forever()),
+            format!("call 2 of cuMemMap and all after it {oom}")
+        );
+        // No such fault is taken, but it can be asked for, and shown.
+        assert_eq!(
+            says(fault.times(0)),
+            format!("call 2 of cuMemMap (at no time) {oom}")
+        );
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{
-    for_each_call, Attempt, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent,
-    CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
-    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemRangeHandleType,
-    CUpointer_attribute, CUresult, CUstream, CUuuid, Call, CallTable, DriverCalls, LoadError,
+    for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemAccessDesc,
+    CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
+    CUmemGenericAllocationHandle, CUmemLocation, CUmemRangeHandleType, CUpointer_attribute,
+    CUresult, CUstream, CUuuid, Call, CallTable, DriverCalls, LoadError, Tried,
 };
 
 /// Where [`Library::open`] looks, in this order. The driver package installs the first name and a toolkit only the
@@ -222,7 +222,7 @@ fn refusal(name: &OsStr, reason: String) -> LoadError {
     match refused {
         Some(path) => LoadError::NotALibrary { path, reason },
         None => LoadError::NotFound {
-            tried: vec![Attempt {
+            tried: vec![Tried {
                 file: name.to_string_lossy().into_owned(),
                 reason,
             }],

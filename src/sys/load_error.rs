@@ -16,7 +16,7 @@ pub enum LoadError {
     )]
     NotFound {
         /// Each name or path that was tried, in order, with what the dynamic linker said of it.
-        tried: Vec<Attempt>,
+        tried: Vec<Tried>,
     },
 
     /// A file is there, and the dynamic linker refuses it.
@@ -58,7 +58,7 @@ pub enum LoadError {
 
 /// One name that was tried, and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempt {
+pub struct Tried {
     /// The name or path as it was given to the dynamic linker.
     pub file: String,
     /// What the dynamic linker answered.
@@ -66,9 +66,9 @@ pub struct Attempt {
 }
 
 /// Names and reasons, a reason that holds for several written once: they nearly always all fail alike.
-fn list(tried: &[Attempt]) -> String {
+fn list(tried: &[Tried]) -> String {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for Attempt { file, reason } in tried {
+    for Tried { file, reason } in tried {
         let reason = reason.strip_prefix(file.as_str()).unwrap_or(reason);
         let reason = reason.trim_start_matches(": ");
         match groups.iter_mut().find(|(known, _)| *known == reason) {

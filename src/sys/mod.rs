@@ -65,7 +65,7 @@ pub use calls::for_each_call;
 pub use calls::{Call, DriverCalls};
 pub use declarations::*;
 pub use library::Library;
-pub use load_error::{Attempt, LoadError};
+pub use load_error::{LoadError, Tried};
 pub use location::CUmemLocation_st;
 pub use newer::CUmemFabricHandle;
 

@@ -26,6 +26,10 @@ pub const CASES: &[Case] = &[
         release_says_not_held,
     ),
     Case::sim(
+        "a release and a map that say so in other words",
+        says_no_such_handle,
+    ),
+    Case::sim(
         "a free that says nothing is reserved keeps the reservation",
         free_says_not_reserved,
     ),
@@ -92,6 +96,10 @@ fn unmap_says_not_mapped() {
     // It is of no use and in the way until the driver agrees.
     let error = kv.write(0, &[1]).unwrap_err();
     assert!(matches!(error, Error::Quarantined { mapping } if mapping == (0..G)));
+    // A policy is for what is not in doubt.
+    kv.set_policy(rig.device(), Access::Read).unwrap();
+    assert_eq!(kv.access_of(0, rig.device()).unwrap(), Access::ReadWrite);
+    kv.set_policy(rig.device(), Access::ReadWrite).unwrap();
     let error = kv.map(0, G, &rig.props()).unwrap_err();
     assert!(matches!(error, Error::Overlap { existing, .. } if existing == (0..G)));
     kv.map(G, G, &rig.props()).unwrap();
@@ -175,6 +183,35 @@ fn release_says_not_held() {
     disagrees(&failed.error, ours, theirs);
     let kv = failed.reservation;
     assert_eq!((kv.mapping_count(), kv.quarantined()), (0, 1));
+    kv.close().unwrap();
+    rig.leaves_nothing();
+}
+
+fn says_no_such_handle() {
+    let ours = "the handle is held and was not released";
+    let rig = Rig::new();
+    let deny = |call| {
+        let fault = Fault::on(call).code(CUresult::CUDA_ERROR_INVALID_HANDLE);
+        rig.sim.inject(fault).unwrap();
+    };
+    let mut kv = rig.reserve(1);
+    let (before, base) = (rig.sim.snapshot(), kv.base());
+    deny(Call::cuMemMap);
+    disagrees(
+        &kv.map(0, G, &rig.props()).unwrap_err(),
+        ours,
+        &format!("says otherwise: cuMemMap (2097152 bytes (2 MiB) at {base:#x}) failed with CUDA_ERROR_INVALID_HANDLE (400)"),
+    );
+    assert_eq!(rig.sim.snapshot(), before);
+
+    let id = kv.map(0, G, &rig.props()).unwrap();
+    let before = rig.sim.snapshot();
+    deny(Call::cuMemRelease);
+    let error = kv.unmap(id).unwrap_err();
+    let theirs = "says otherwise: cuMemRelease (a handle of 2097152 bytes (2 MiB)) failed with CUDA_ERROR_INVALID_HANDLE (400)";
+    disagrees(&error, ours, theirs);
+    assert_eq!(error.code(), Some(Code::ERROR_INVALID_HANDLE));
+    assert_eq!((rig.sim.snapshot(), kv.quarantined()), (before, 1));
     kv.close().unwrap();
     rig.leaves_nothing();
 }

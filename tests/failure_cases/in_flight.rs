@@ -125,7 +125,7 @@ fn reentered() {
         let before = liar.sim.calls();
         let mut kv = furnished(driver);
         kv.write(0, b"in peace").unwrap();
-        kv.grant(&device, cuda_vmm::Access::Read).unwrap();
+        kv.set_policy(&device, cuda_vmm::Access::Read).unwrap();
         kv.access_of(0, &device).unwrap();
         kv.unmap_range(0, G).unwrap();
         kv.close().unwrap();

@@ -26,7 +26,7 @@ fn later_mappings() {
     let page = rig.props().create(G).unwrap();
     let mut kv = rig.reserve(8);
     kv.map(0, G, &rig.props()).unwrap();
-    kv.grant(second, Access::ReadWrite).unwrap();
+    kv.set_policy(second, Access::ReadWrite).unwrap();
     kv.map(G, G, &rig.props()).unwrap();
     kv.map_existing(2 * G, &page).unwrap();
     kv.map_releasing(3 * G, G, &rig.props()).unwrap();

@@ -69,7 +69,7 @@ fn rights_in_a_row() {
         rig.sim
             .inject(Fault::on(Call::cuMemSetAccess).nth(nth).code(code))
             .unwrap();
-        let error = kv.grant(&rig.devices[1], Access::Read).unwrap_err();
+        let error = kv.set_policy(&rig.devices[1], Access::Read).unwrap_err();
         assert_eq!(error.code(), Some(Code::ERROR_NOT_PERMITTED));
         assert_eq!(error.undo_failures().len(), 0);
         assert_eq!(
@@ -78,7 +78,7 @@ fn rights_in_a_row() {
             "at mapping {nth}"
         );
     }
-    kv.grant(&rig.devices[1], Access::Read).unwrap();
+    kv.set_policy(&rig.devices[1], Access::Read).unwrap();
     kv.close().unwrap();
     rig.leaves_nothing();
 }

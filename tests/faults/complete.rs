@@ -40,6 +40,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "in tests/hooked_calls: a call that panics while a context is in use",
     ),
     (
+        "Rest::drop",
+        "in tests/hooked_calls: a call that panics while pieces are reclaimed",
+    ),
+    (
         "Mapping::drop",
         "a mapping that is still mapped when dropped: only one that Reservation::drop did not see",
     ),

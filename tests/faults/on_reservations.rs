@@ -275,7 +275,7 @@ pub const OPERATIONS: &[Operation] = &[
         },
     ),
     Operation::new(
-        "Reservation::grant",
+        "Reservation::set_policy",
         "over runs with holes",
         |stage| {
             furnished(stage);
@@ -289,7 +289,11 @@ pub const OPERATIONS: &[Operation] = &[
                 .set_access(3 * G, G, Location::Device(1), Access::ReadWrite)
                 .unwrap();
         },
-        |stage| stage.kv().grant(Location::Device(1), Access::ReadWrite),
+        |stage| {
+            stage
+                .kv()
+                .set_policy(Location::Device(1), Access::ReadWrite)
+        },
     ),
     Operation::new("Reservation::access_of", "", furnished, |stage| {
         let access = stage.kv().access_of(3 * G + 5, Location::Device(1))?;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use cuda_vmm::sys::{Attempt, Library, LoadError};
+use cuda_vmm::sys::{Library, LoadError, Tried};
 
 use crate::made::{machine_has_a_driver, Folder};
 
@@ -36,7 +36,7 @@ fn no_driver_at_all() {
 
 #[test]
 fn reasons_that_differ_are_all_told() {
-    let denied = Attempt {
+    let denied = Tried {
         file: "libcuda.so".to_owned(),
         reason: "libcuda.so: cannot open shared object file: Permission denied".to_owned(),
     };
@@ -51,8 +51,8 @@ fn reasons_that_differ_are_all_told() {
     );
 }
 
-fn absent(file: &str) -> Attempt {
-    Attempt {
+fn absent(file: &str) -> Tried {
+    Tried {
         file: file.to_owned(),
         reason: format!("{file}: cannot open shared object file: No such file or directory"),
     }
@@ -76,7 +76,7 @@ fn a_path_with_a_nul_in_it() {
     assert_eq!(
         Library::open_path(path).unwrap_err(),
         LoadError::NotFound {
-            tried: vec![Attempt {
+            tried: vec![Tried {
                 file: "/opt/lib\0cuda.so".to_owned(),
                 reason: "the path contains a NUL byte".to_owned(),
             }]

@@ -3,9 +3,13 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::FromRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use cuda_vmm::sim::Simulation;
-use cuda_vmm::{Access, Allocation, Driver, Error, Location, Reservation};
+use cuda_vmm::{
+    Access, Allocation, AllocationProps, Closing, Driver, Error, Fence, Location, Reservation,
+};
 
 use crate::scene::{Scene, Which, FILLED};
 use crate::Case;
@@ -19,6 +23,16 @@ pub const CASES: &[Case] = &[
     Case {
         name: "a forked child drops in silence and ends with 0",
         part: dropping_is_silent,
+        wrote: |wrote| wrote.only(""),
+    },
+    Case {
+        name: "a forked child waits for no lock of its parent's threads",
+        part: locks_are_not_waited_for,
+        wrote: |wrote| wrote.only(""),
+    },
+    Case {
+        name: "what a background close left is the parent's, too",
+        part: a_failed_close_is_the_parents,
         wrote: |wrote| wrote.only(""),
     },
     Case {
@@ -140,7 +154,7 @@ fn ask(scene: &mut Scene) {
     forked(kv.unmap_range(0, 2 * g));
     forked(kv.unmap_range(0, 5 * g));
     forked(kv.set_access(0, 2 * g, here, Access::Read));
-    forked(kv.grant(here, Access::Read));
+    forked(kv.set_policy(here, Access::Read));
     forked(kv.access_of(0, here));
     forked(kv.write(0, b"child"));
     forked(kv.read(0, &mut [0; 5]));
@@ -156,6 +170,69 @@ fn dropping_is_silent(which: Which) {
         drop(scene.take());
         assert_eq!(watch.calls(), calls, "the driver was called");
     });
+}
+
+/// Threads of the parent hold each lock for most of the time, and are not there in the child to give it back.
+fn locks_are_not_waited_for(which: Which) {
+    let scene = Scene::open(which);
+    let (driver, device) = (&scene.driver, &scene.device);
+    let over = AtomicBool::new(false);
+    let work: [&(dyn Fn() + Sync); 3] = [
+        &|| assert_eq!(driver.quarantined(), 0),
+        &|| assert!(AllocationProps::on(device).granularity().is_ok()),
+        &|| assert!(device.free_memory().is_ok()),
+    ];
+    thread::scope(|scope| {
+        let over = &over;
+        for work in work {
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    work();
+                }
+            });
+        }
+        let ended: Vec<_> = (0..60)
+            .map(|_| {
+                in_child(|| {
+                    assert_eq!(driver.quarantined(), 0);
+                    forked(driver.reclaim());
+                    forked(AllocationProps::on(device).granularity());
+                    forked(device.free_memory());
+                    forked(device.make_current());
+                    let _name = scene.page.id();
+                })
+            })
+            .find(|(status, said)| *status != 0 || !said.is_empty())
+            .into_iter()
+            .collect();
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(ended, []);
+    });
+    scene.close();
+}
+
+/// A reservation that stays mapped since its wait failed is the parent's to leak, and to close.
+fn a_failed_close_is_the_parents(which: Which) {
+    let Scene {
+        kv,
+        page,
+        props,
+        device,
+        driver,
+        ..
+    } = Scene::open(which);
+    let fence = Fence::closure(|_| Err::<(), _>("the work is not done"));
+    let closing = kv.close_in_background(fence).unwrap();
+    while !closing.is_finished() {
+        thread::yield_now();
+    }
+    let mut closing = Some(closing);
+    assert_eq!(in_child(|| drop(closing.take())), (0, String::new()));
+    let failed = closing.take().map(Closing::join).unwrap().unwrap_err();
+    assert_eq!(failed.reservation.mapping_count(), 4);
+    failed.reservation.close().unwrap();
+    page.release().unwrap();
+    drop((props, device, driver));
 }
 
 fn a_driver_of_its_own(which: Which) {

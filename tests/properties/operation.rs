@@ -71,7 +71,7 @@ pub enum Operation {
         who: Which,
         access: Access,
     },
-    Grant {
+    SetPolicy {
         kv: Which,
         who: Which,
         access: Access,
@@ -249,7 +249,7 @@ impl Operation {
             Operation::Unmap { .. } | Operation::UnmapAt { .. } => "unmap",
             Operation::UnmapRange { .. } => "unmap_range",
             Operation::SetAccess { .. } => "set_access",
-            Operation::Grant { .. } => "grant",
+            Operation::SetPolicy { .. } => "set_policy",
             Operation::AccessOf { .. } => "access_of",
             Operation::Write { .. } => "write",
             Operation::Read { .. } => "read",

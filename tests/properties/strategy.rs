@@ -214,7 +214,7 @@ fn rights() -> impl Strategy<Value = Operation> {
         3 => (which(), extent(), which(), access())
             .prop_map(|(kv, at, who, access)| Operation::SetAccess { kv, at, who, access }),
         2 => (which(), which(), access())
-            .prop_map(|(kv, who, access)| Operation::Grant { kv, who, access }),
+            .prop_map(|(kv, who, access)| Operation::SetPolicy { kv, who, access }),
         1 => (which(), window(), which())
             .prop_map(|(kv, at, who)| Operation::AccessOf { kv, at, who }),
     ]

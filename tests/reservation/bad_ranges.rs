@@ -93,8 +93,8 @@ fn past_the_end() {
             size: 2 * G,
             len: 8 * G,
         },
-        "[14680064, 18874368) is outside [0, 16777216): the reservation has 16777216 bytes (16 MiB); \
-         offsets and sizes are bytes, not elements",
+        "[0xe00000, 0x1200000) (4 MiB) is outside [0x0, 0x1000000) (16 MiB): \
+         offset 14680064, size 4194304 and the reservation's 16777216 are bytes, not elements",
     );
 }
 
@@ -109,8 +109,8 @@ fn behind_the_end() {
             size: G,
             len: 8 * G,
         },
-        "[16777216, 18874368) is outside [0, 16777216): the reservation has 16777216 bytes (16 MiB); \
-         offsets and sizes are bytes, not elements",
+        "[0x1000000, 0x1200000) (2 MiB) is outside [0x0, 0x1000000) (16 MiB): \
+         offset 16777216, size 2097152 and the reservation's 16777216 are bytes, not elements",
     );
 }
 
@@ -140,8 +140,8 @@ fn a_negative_offset_as_a_huge_one() {
             size: G,
             len: 8 * G,
         },
-        "[18446744073705357312, 18446744073707454464) is outside [0, 16777216): the reservation has 16777216 bytes (16 MiB); \
-         offsets and sizes are bytes, not elements",
+        "[0xffffffffffc00000, 0xffffffffffe00000) (2 MiB) is outside [0x0, 0x1000000) (16 MiB): \
+         offset 18446744073705357312, size 2097152 and the reservation's 16777216 are bytes, not elements",
     );
     each(
         &ALL,
@@ -164,8 +164,8 @@ fn host_copies_at_offsets_that_no_address_has() {
             len: 8 * G,
         };
         let text = format!(
-            "[{offset}, {}) is outside [0, 16777216): the reservation has 16777216 bytes (16 MiB); \
-             offsets and sizes are bytes, not elements",
+            "[{offset:#x}, {:#x}) (8 B) is outside [0x0, 0x1000000) (16 MiB): \
+             offset {offset}, size 8 and the reservation's 16777216 are bytes, not elements",
             offset + 8
         );
         each(&[WRITE, READ], offset, 8, &error, &text);
@@ -218,7 +218,7 @@ fn over_a_live_mapping() {
             asked: 2 * G..4 * G,
             existing: 3 * G..4 * G,
         },
-        "[4194304, 8388608) overlaps the mapping at [6291456, 8388608): unmap that first, or map beside it",
+        "[0x400000, 0x800000) (4 MiB) overlaps the mapping at [0x600000, 0x800000) (2 MiB): unmap that first, or map beside it",
     );
     each(
         &[MAP, MAP_RELEASING],
@@ -228,7 +228,7 @@ fn over_a_live_mapping() {
             asked: G..5 * G,
             existing: 0..2 * G,
         },
-        "[2097152, 10485760) overlaps the mapping at [0, 4194304): unmap that first, or map beside it",
+        "[0x200000, 0xa00000) (8 MiB) overlaps the mapping at [0x0, 0x400000) (4 MiB): unmap that first, or map beside it",
     );
 }
 
@@ -242,7 +242,7 @@ fn over_a_hole() {
             asked: 0..4 * G,
             hole: 2 * G..3 * G,
         },
-        "[0, 8388608) contains the unmapped bytes [4194304, 6291456): name a range that is mapped throughout",
+        "[0x0, 0x800000) (8 MiB) contains the unmapped bytes [0x400000, 0x600000) (2 MiB): name a range that is mapped throughout",
     );
     each(
         &MAPPED,
@@ -252,7 +252,7 @@ fn over_a_hole() {
             asked: 5 * G..7 * G,
             hole: 5 * G..7 * G,
         },
-        "[10485760, 14680064) contains the unmapped bytes [10485760, 14680064): name a range that is mapped throughout",
+        "[0xa00000, 0xe00000) (4 MiB) contains the unmapped bytes [0xa00000, 0xe00000) (4 MiB): name a range that is mapped throughout",
     );
     each(
         &MAPPED,
@@ -262,14 +262,14 @@ fn over_a_hole() {
             asked: 3 * G..8 * G,
             hole: 4 * G..8 * G,
         },
-        "[6291456, 16777216) contains the unmapped bytes [8388608, 16777216): name a range that is mapped throughout",
+        "[0x600000, 0x1000000) (10 MiB) contains the unmapped bytes [0x800000, 0x1000000) (8 MiB): name a range that is mapped throughout",
     );
 }
 
 #[test]
 fn through_a_mapping() {
-    let text = "cuts the mapping at [0, 4194304): name whole mappings";
-    for (offset, size) in [(0, G), (G, G), (G - 1, 2)] {
+    let text = "cuts the mapping at [0x0, 0x400000) (4 MiB): name whole mappings";
+    for (offset, size, shown) in [(0, G, "2 MiB"), (G, G, "2 MiB"), (G - 1, 2, "2 B")] {
         each(
             &[UNMAP_RANGE, SET_ACCESS],
             offset,
@@ -278,7 +278,7 @@ fn through_a_mapping() {
                 asked: offset..offset + size,
                 mapping: 0..2 * G,
             },
-            &format!("[{offset}, {}) {text}", offset + size),
+            &format!("[{offset:#x}, {:#x}) ({shown}) {text}", offset + size),
         );
     }
 }
@@ -348,7 +348,7 @@ fn copies_of_both_ranges() {
             to: 8..24,
             from: 0..16,
         },
-        "[0, 16) cannot be copied to [8, 24), which shares memory with it: copy by way of a third range",
+        "[0x0, 0x10) (16 B) cannot be copied to [0x8, 0x18) (16 B), which shares memory with it: copy by way of a third range",
     );
     let mut other = rig.reserve(1);
     other.map(0, G, &rig.props()).unwrap();

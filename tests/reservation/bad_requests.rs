@@ -196,9 +196,9 @@ fn a_device_that_does_not_exist() {
     let mut kv = rig.reserve(2);
     kv.map(0, G, &rig.props()).unwrap();
     let set = rig.refused(&mut kv, |kv| kv.set_access(0, G, nobody, Access::Read));
-    let granted = rig.refused(&mut kv, |kv| kv.grant(nobody, Access::Read));
+    let policy = rig.refused(&mut kv, |kv| kv.set_policy(nobody, Access::Read));
     let asked = rig.refused(&mut kv, |kv| kv.access_of(0, nobody));
-    for error in [set, granted, asked] {
+    for error in [set, policy, asked] {
         says(&error, &expected, text);
     }
 }
@@ -240,8 +240,8 @@ fn a_place_under_another_name() {
         same(&refused(&rig, builder), &expected);
         let set = |kv: &mut Reservation| kv.set_access(0, G, location, Access::Read);
         same(&rig.refused(&mut kv, set), &expected);
-        let grant = |kv: &mut Reservation| kv.grant(location, Access::Read);
-        same(&rig.refused(&mut kv, grant), &expected);
+        let set = |kv: &mut Reservation| kv.set_policy(location, Access::Read);
+        same(&rig.refused(&mut kv, set), &expected);
         let ask = |kv: &mut Reservation| kv.access_of(0, location);
         same(&rig.refused(&mut kv, ask), &expected);
     }

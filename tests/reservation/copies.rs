@@ -39,6 +39,28 @@ fn across_every_seam() {
     }
 }
 
+/// A copy may return before the device has done it, so each is waited for.
+#[test]
+fn done_when_it_returns() {
+    let rig = Rig::new();
+    let mut kv = row(&rig);
+    type Copy = (Call, fn(&mut Reservation));
+    let copies: [Copy; 4] = [
+        (Call::cuMemcpyHtoD_v2, |kv| kv.write(0, b"in").unwrap()),
+        (Call::cuMemcpyDtoH_v2, |kv| kv.read(0, &mut [0; 2]).unwrap()),
+        (Call::cuMemcpyDtoD_v2, |kv| kv.copy_within(0, G, 2).unwrap()),
+        (Call::cuMemsetD8_v2, |kv| kv.fill(0, 2, 7).unwrap()),
+    ];
+    for (copy, run) in copies {
+        rig.sim.clear_log();
+        run(&mut kv);
+        let log = rig.sim.log();
+        let calls: Vec<_> = log.iter().map(|record| record.call).collect();
+        let waited = [copy, Call::cuStreamSynchronize, Call::cuCtxPopCurrent_v2];
+        assert!(calls.ends_with(&waited), "{calls:?}");
+    }
+}
+
 #[test]
 fn a_fill_to_the_byte() {
     for rig in both() {
@@ -119,7 +141,7 @@ fn by_a_device_that_may_both() {
             to: 0..G,
             from: 0..G,
         },
-        "no one device may both read [0, 2097152) and write [0, 2097152): grant one of them the access that it lacks",
+        "no one device may both read [0x0, 0x200000) (2 MiB) and write [0x0, 0x200000) (2 MiB): grant one of them the access that it lacks",
     );
 }
 
@@ -133,7 +155,7 @@ fn without_the_rights() {
         range: G - 8..G + 8,
         verb: "write",
     };
-    let text = "no device may write all of [2097144, 2097160): grant one the access first";
+    let text = "no device may write all of [0x1ffff8, 0x200008) (16 B): grant one the access first";
     says(
         &rig.refused(&mut kv, |kv| kv.write(G - 8, &[0; 16])),
         &write,
@@ -160,7 +182,7 @@ fn without_the_rights() {
             range: G - 8..G + 8,
             verb: "read",
         },
-        "no device may read all of [2097144, 2097160): grant one the access first",
+        "no device may read all of [0x1ffff8, 0x200008) (16 B): grant one the access first",
     );
 }
 
@@ -225,7 +247,7 @@ fn a_quarantined_mapping_is_named() {
     assert!(matches!(&error, Error::Quarantined { mapping } if *mapping == (G..2 * G)));
     assert_eq!(
         error.to_string(),
-        "the mapping at [2097152, 4194304) is quarantined, left over from a failed operation: unmap it (its rights and \
+        "the mapping at [0x200000, 0x400000) (2 MiB) is quarantined, left over from a failed operation: unmap it (its rights and \
          contents are not known), then map again"
     );
     assert!(matches!(kv.fill(G, G, 1), Err(Error::Quarantined { .. })));
@@ -268,6 +290,8 @@ fn a_mirror_of_the_source_is_no_target() {
             .unwrap();
         let retained = Allocation::retain(&rig.driver, kv.base() + 2 * G as u64).unwrap();
         other.map_existing(0, &retained).unwrap();
+        let error = kv.copy_from(2 * G, &other, 0, 8).unwrap_err();
+        assert!(matches!(error, Error::OverlappingCopy { .. }), "{error}");
         let error = other.copy_from(0, &kv, 2 * G, 8).unwrap_err();
         assert!(matches!(error, Error::OverlappingCopy { .. }), "{error}");
         other.close().unwrap();

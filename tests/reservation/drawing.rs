@@ -94,7 +94,7 @@ fn debug_says_which_and_how_much() {
     assert_eq!(
         format!("{kv:?}"),
         format!(
-            "Reservation {{ base: {:#x}, size: 8388608, mappings: 1, stuck: 0, .. }}",
+            "Reservation {{ base: {:#x}, size: 8388608, mappings: 1, quarantined: 0, .. }}",
             kv.base()
         )
     );

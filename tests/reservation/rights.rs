@@ -76,13 +76,13 @@ fn of_everything_now_and_later() {
     use Access::{None, Read, ReadWrite};
     let (rig, mut kv) = furnished();
     kv.set_access(G, G, READER, ReadWrite).unwrap();
-    kv.grant(READER, Read).unwrap();
+    kv.set_policy(READER, Read).unwrap();
     assert_eq!(readers(&rig, &kv), [Read, Read, Read]);
     kv.map(2 * G, G, &rig.props()).unwrap();
     assert_eq!(readers(&rig, &kv), [Read; 4]);
     let policy: Vec<_> = kv.policy().collect();
     assert_eq!(policy, [(Location::Device(0), ReadWrite), (READER, Read)]);
-    kv.grant(&rig.devices[1], None).unwrap();
+    kv.set_policy(&rig.devices[1], None).unwrap();
     kv.unmap_range(0, G).unwrap();
     kv.map(0, G, &rig.props()).unwrap();
     assert_eq!(readers(&rig, &kv), [None; 4]);
@@ -93,7 +93,7 @@ fn a_grant_on_an_empty_reservation_is_a_policy() {
     let rig = Rig::of(2);
     let mut kv = rig.reserve(2);
     let calls = rig.sim.calls();
-    kv.grant(READER, Access::Read).unwrap();
+    kv.set_policy(READER, Access::Read).unwrap();
     assert_eq!(rig.sim.calls(), calls, "there is nothing to grant yet");
     kv.map(0, G, &rig.props()).unwrap();
     assert_eq!(readers(&rig, &kv), [Access::Read]);
@@ -106,7 +106,7 @@ fn a_grant_to_the_host_passes_over_device_memory() {
     kv.map(0, G, &rig.props()).unwrap();
     let host = AllocationProps::on_host_numa(&rig.driver, 0);
     kv.map(G, G, &host).unwrap();
-    kv.grant(Location::HostNuma(0), Access::Read).unwrap();
+    kv.set_policy(Location::HostNuma(0), Access::Read).unwrap();
     let rights: Vec<Vec<_>> = kv
         .mappings()
         .map(|mapping| kv.rights(mapping).collect())
@@ -221,11 +221,11 @@ fn rights_that_somebody_changed_behind_our_back() {
     says(
         &kv.access_of(5, Location::Device(0)).unwrap_err(),
         &Error::Disagreement {
-            ours: "device 0 was granted read-write at offset 5".into(),
+            ours: "device 0 was granted read-write at offset 0x5".into(),
             theirs: "reports read".into(),
             failure: None,
         },
-        "the driver and this crate disagree: device 0 was granted read-write at offset 5, but the driver reports read",
+        "the driver and this crate disagree: device 0 was granted read-write at offset 0x5, but the driver reports read",
     );
 }
 
@@ -242,7 +242,7 @@ fn devices_that_cannot_reach_each_other() {
     let mut kv = rig.reserve(1);
     kv.map(0, G, &rig.props()).unwrap();
     let before = (rig.sim.snapshot(), kv.to_string());
-    let error = kv.grant(one, Access::Read).unwrap_err();
+    let error = kv.set_policy(one, Access::Read).unwrap_err();
     assert!(
         matches!(error, Error::Driver(ref failure) if failure.call == Call::cuMemSetAccess),
         "{error:?}"

@@ -37,7 +37,7 @@ fn an_id_whose_mapping_is_gone() {
     says(
         &error,
         &Error::NotMapped { offset: G },
-        "the mapping made at offset 2097152 is no longer in this reservation: it was unmapped by range, \
+        "the mapping made at offset 0x200000 is no longer in this reservation: it was unmapped by range, \
          or the id is another reservation's",
     );
 }

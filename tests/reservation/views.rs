@@ -41,7 +41,7 @@ fn elements_that_do_not_fit() {
                 range: offset..offset + size,
                 size: 4,
             },
-            &format!("[{offset}, {}) {text}", offset + size),
+            &format!("[{offset:#x}, {:#x}) ({size} B) {text}", offset + size),
         );
     }
     let nothing = kv.view(0, 8).unwrap().elements::<()>().unwrap_err();
@@ -51,6 +51,6 @@ fn elements_that_do_not_fit() {
             range: 0..8,
             size: 0,
         },
-        "[0, 8) holds no whole number of aligned 0-byte elements",
+        "[0x0, 0x8) (8 B) holds no whole number of aligned 0-byte elements",
     );
 }

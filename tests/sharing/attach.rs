@@ -3,9 +3,9 @@
 use std::os::fd::OwnedFd;
 
 use cuda_vmm::share::{Descriptor, SpanImport};
-use cuda_vmm::sim::{SimDevice, Simulation};
+use cuda_vmm::sim::{Fault, SimDevice, Simulation};
 use cuda_vmm::sys::Call;
-use cuda_vmm::{Access, Error, HandleType, Reservation};
+use cuda_vmm::{Access, BackingKind, Error, HandleType, Reservation};
 
 use crate::pair::{exported, received, Pair};
 use crate::rig::{same, says, Rig, G};
@@ -73,6 +73,39 @@ fn it_outlives_its_maker() {
     pair.leaves_nothing();
 }
 
+/// An unmap that fails and whose release cannot be taken back leaves the memory mapped without its handle.
+#[test]
+fn what_is_offered_stays_so_when_the_handle_is_lost() {
+    let pair = Pair::new();
+    let here = pair.furnished();
+    let offered = here.export_span(0, 2 * G, HandleType::PosixFd, Access::Read);
+    let offered = received(offered.unwrap());
+    let policy = [(pair.taker.device(), Access::Read)];
+    let mut there = offered.attach(&pair.taker.driver, policy).unwrap();
+    for call in [Call::cuMemUnmap, Call::cuMemRetainAllocationHandle] {
+        pair.taker.sim.inject(Fault::on(call)).unwrap();
+    }
+    there.unmap_range(0, 2 * G).unwrap_err();
+    let mapping = there.mapping_at(0).unwrap();
+    assert_eq!(mapping.backing(), BackingKind::GivenUp);
+    let device = pair.taker.device();
+    let too_much = Error::MoreThanOffered {
+        asked: Access::ReadWrite,
+        offered: Access::Read,
+    };
+    let error = pair.taker.refused(&mut there, |kv| {
+        kv.set_access(0, 2 * G, device, Access::ReadWrite)
+    });
+    same(&error, &too_much);
+    let error = pair
+        .taker
+        .refused(&mut there, |kv| kv.set_policy(device, Access::ReadWrite));
+    same(&error, &too_much);
+    there.close().unwrap();
+    here.close().unwrap();
+    pair.leaves_nothing();
+}
+
 #[test]
 fn ones_own_export_is_recognised_and_can_be_attached() {
     let pair = Pair::new();
@@ -129,7 +162,7 @@ fn rights_are_as_offered_or_less() {
             .set_access(0, 2 * G, device, Access::ReadWrite)
             .unwrap_err(),
     );
-    more(there.grant(device, Access::ReadWrite).unwrap_err());
+    more(there.set_policy(device, Access::ReadWrite).unwrap_err());
     same(
         &there.write(0, &[1]).unwrap_err(),
         &Error::NoAccess {
@@ -145,7 +178,7 @@ fn rights_are_as_offered_or_less() {
     let mut there = offer(Access::ReadWrite)
         .attach(&pair.taker.driver, policy)
         .unwrap();
-    there.grant(device, Access::ReadWrite).unwrap();
+    there.set_policy(device, Access::ReadWrite).unwrap();
     there.write(0, &[0]).unwrap();
     there.close().unwrap();
 }

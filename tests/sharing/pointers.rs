@@ -2,7 +2,7 @@
 
 use cuda_vmm::share::SpanSource;
 use cuda_vmm::sys::{CUresult, DriverCalls};
-use cuda_vmm::{Access, Error, HandleType, HandleTypes, What};
+use cuda_vmm::{Access, Allocation, Error, HandleType, HandleTypes, Origin, Reservation, What};
 
 use crate::pair::{received, Pair};
 use crate::rig::{same, says, Rig, G};
@@ -49,7 +49,7 @@ fn gaps_are_an_error_or_left() {
             gap: at(2)..at(3),
         },
         &format!(
-            "[{:#x}, {:#x}) in [{base:#x}, {:#x}) is not mapped by virtual memory management: ask for less, or allow for gaps",
+            "[{:#x}, {:#x}) (2 MiB) in [{base:#x}, {:#x}) (20 MiB) is not mapped by virtual memory management: ask for less, or allow for gaps",
             at(2), at(3), at(10)
         ),
     );
@@ -142,4 +142,81 @@ fn what_was_not_made_for_it() {
         &Error::NothingOffered,
     );
     assert_eq!(rig.sim.calls(), calls);
+}
+
+#[test]
+fn an_import_is_offered_as_it_was_to_whoever_finds_it() {
+    let pair = Pair::new();
+    let here = pair.furnished();
+    let span = here.export_span(0, here.size(), HandleType::PosixFd, Access::Read);
+    let there = received(span.unwrap())
+        .attach_read_only(&pair.taker.driver, [pair.taker.device()])
+        .unwrap();
+    let name = |address| {
+        let found = Allocation::retain(&pair.taker.driver, address).unwrap();
+        assert_eq!(found.offered(), Access::Read, "at {address:#x}");
+        found.id()
+    };
+    let page = there.base() + 3 * G as u64;
+    assert_eq!(name(page), name(page + 2 * G as u64), "mapped twice");
+    assert_ne!(name(page), name(there.base()));
+
+    // The rights stay when the span is gone, and what is found in another mapping of it has them too.
+    let found = Allocation::retain(&pair.taker.driver, page).unwrap();
+    let more = Error::MoreThanOffered {
+        asked: Access::ReadWrite,
+        offered: Access::Read,
+    };
+    there.close().unwrap();
+    assert_eq!(found.origin(), Origin::Retained);
+    let mut writable = pair.taker.reserve(1);
+    let refused = |kv: &mut Reservation| kv.map_existing(0, &found);
+    same(&pair.taker.refused(&mut writable, refused), &more);
+    writable.close().unwrap();
+
+    let device = pair.taker.device();
+    let mut readable = Reservation::builder(G)
+        .access(device, Access::Read)
+        .reserve(&pair.taker.driver)
+        .unwrap();
+    readable.map_existing(0, &found).unwrap();
+    found.release().unwrap();
+    let source = SpanSource::of_addresses(&pair.taker.driver, readable.base(), G).unwrap();
+    let offered: Vec<_> = source.pieces().map(|(_, one)| one.offered()).collect();
+    assert_eq!(offered, [Access::Read]);
+    source.release().unwrap();
+    let write = |kv: &mut Reservation| kv.set_access(0, G, device, Access::ReadWrite);
+    same(&pair.taker.refused(&mut readable, write), &more);
+    let mut byte = [0];
+    readable.read(0, &mut byte).unwrap();
+    assert_eq!(byte, [3]);
+    readable.close().unwrap();
+    here.close().unwrap();
+    pair.leaves_nothing();
+}
+
+#[test]
+fn ones_own_memory_is_offered_whole_to_whoever_finds_it() {
+    let pair = Pair::new();
+    let here = pair.furnished();
+    let found = |address| Allocation::retain(&pair.maker.driver, address).unwrap();
+    let span = here.export_span(0, here.size(), HandleType::PosixFd, Access::Read);
+    let page = here.base() + 3 * G as u64;
+    assert_eq!(
+        found(page).offered(),
+        Access::ReadWrite,
+        "by its maker, whatever it offers others"
+    );
+
+    // Rights are the import's: the same memory, imported by its maker to be read, is a handle of its own.
+    let again = received(span.unwrap())
+        .attach_read_only(&pair.maker.driver, [pair.maker.device()])
+        .unwrap();
+    let mirror = found(again.base() + 3 * G as u64);
+    assert_eq!(mirror.offered(), Access::Read);
+    assert_eq!(found(page).offered(), Access::ReadWrite);
+    drop(mirror);
+    again.close().unwrap();
+    here.close().unwrap();
+    pair.leaves_nothing();
 }

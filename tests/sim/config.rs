@@ -163,6 +163,14 @@ fn every_refusal_says_why() {
             "driver version 4294967295: give 1000 x major + 10 x minor, as in 13000",
         ),
         (
+            builder().driver_version(13),
+            "driver version 13: give 1000 x major + 10 x minor, as in 13000",
+        ),
+        (
+            builder().driver_version(12_004),
+            "driver version 12004: give 1000 x major + 10 x minor, as in 13000",
+        ),
+        (
             builder().no_peer(0, 0),
             "no_peer(0, 0): a device always reaches its own memory",
         ),

@@ -5,11 +5,6 @@ use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::error::WireError;
-
-/// What a `sockaddr_un` has room for. A file's path has to end with a NUL byte, and an abstract name begins with one.
-const ROOM: usize = 107;
-
 /// The name under which a server is found.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Name {
@@ -31,23 +26,12 @@ impl Name {
         Name::File(path.as_ref().to_owned())
     }
 
-    /// The name as the kernel takes it. It is never cut short: two names that differ late would become one.
-    pub(super) fn address(&self) -> Result<Address, WireError> {
-        let bytes = match self {
-            Name::Abstract(name) => name.as_slice(),
+    /// Its bytes, without the NUL byte that goes before or behind them.
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Name::Abstract(name) => name,
             Name::File(path) => path.as_os_str().as_bytes(),
-        };
-        if bytes.is_empty() || (bytes.contains(&0) && matches!(self, Name::File(_))) {
-            return Err(WireError::BadName { name: self.clone() });
         }
-        if bytes.len() > ROOM {
-            return Err(WireError::NameTooLong {
-                length: bytes.len(),
-                limit: ROOM,
-                name: self.clone(),
-            });
-        }
-        Ok(Address::new(bytes, matches!(self, Name::Abstract(_))))
     }
 }
 
@@ -67,25 +51,35 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// `bytes` are no more than [`ROOM`], and not none.
-    fn new(bytes: &[u8], is_abstract: bool) -> Address {
+    /// The longest name, in bytes. A file's path has to end with a NUL byte, and an abstract name begins with one.
+    pub const ROOM: usize = 107;
+
+    /// The address of a name that is not empty; none where there is no room for it. It is never cut short: two names
+    /// that differ late would become one.
+    pub fn new(name: &Name) -> Option<Address> {
+        let bytes = name.bytes();
+        if bytes.len() > Self::ROOM {
+            return None;
+        }
         let mut raw = libc::sockaddr_un {
             sun_family: libc::AF_UNIX as _,
-            sun_path: [0; ROOM + 1],
+            sun_path: [0; Self::ROOM + 1],
         };
-        let place = raw.sun_path.iter_mut().skip(usize::from(is_abstract));
+        let ahead = usize::from(matches!(name, Name::Abstract(_)));
+        let place = raw.sun_path.iter_mut().skip(ahead);
         for (place, &byte) in place.zip(bytes) {
             *place = byte as _;
         }
         // The NUL byte, before or behind, counts.
         let length = offset_of!(libc::sockaddr_un, sun_path) + bytes.len() + 1;
-        Address {
+        Some(Address {
             raw,
             length: length as _,
-        }
+        })
     }
 
-    pub(super) fn raw(&self) -> (&libc::sockaddr_un, libc::socklen_t) {
+    /// For the kernel: so many bytes of the struct are filled in.
+    pub fn raw(&self) -> (&libc::sockaddr_un, libc::socklen_t) {
         (&self.raw, self.length)
     }
 }

@@ -3,10 +3,23 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::address::Address;
+use super::address::{Address, Name};
 use super::error::{Step, WireError};
 use super::socket_kind::SocketKind;
 use super::syscalls;
+
+/// The name as the kernel takes it.
+pub(super) fn address(name: &Name) -> Result<Address, WireError> {
+    let bytes = name.bytes();
+    if bytes.is_empty() || (bytes.contains(&0) && matches!(name, Name::File(_))) {
+        return Err(WireError::BadName { name: name.clone() });
+    }
+    Address::new(name).ok_or_else(|| WireError::NameTooLong {
+        length: bytes.len(),
+        limit: Address::ROOM,
+        name: name.clone(),
+    })
+}
 
 /// What one attempt to connect came to.
 pub(super) enum Attempt {

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::address::Name;
+use super::frame::{Frame, FrameError};
 use super::host::HostId;
 use super::peer::Peer;
 
@@ -91,7 +92,7 @@ pub enum WireError {
         /// What was being waited for.
         at: Step,
         /// What is wrong with it.
-        source: super::frame::FrameError,
+        source: FrameError,
     },
     /// A message of this protocol, but of another kind than is due.
     #[error("{at}: a message of kind {found} came out of turn")]
@@ -261,6 +262,13 @@ pub enum WireError {
 impl WireError {
     pub(super) fn io(step: Step) -> impl FnOnce(io::Error) -> WireError {
         move |source| WireError::Io { step, source }
+    }
+
+    pub(super) fn out_of_turn(at: Step, found: &Frame<'_>) -> WireError {
+        WireError::OutOfTurn {
+            at,
+            found: found.name(),
+        }
     }
 
     /// Whether the failure is this process's own, rather than the other end's.

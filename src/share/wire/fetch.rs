@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::address::Name;
-use super::connect::{attempt, Attempt};
+use super::connect::{address, attempt, Attempt};
 use super::error::{Step, WireError};
 use super::parcel::Limits;
 use super::peer::Peer;
@@ -83,7 +83,7 @@ impl Fetch {
     /// [`WireError::NoServer`]; [`WireError::NotAllowed`] for another user's server; and those of [`receive_parcel`].
     pub fn receive(self) -> Result<Received<OwnedFd>, WireError> {
         let socket = self.connect()?;
-        let peer = Peer::of(socket.as_fd())?;
+        let peer = Peer::of(socket.as_fd()).map_err(WireError::io(Step::Opening))?;
         if !(self.allow)(&peer) {
             return Err(WireError::NotAllowed { peer });
         }
@@ -91,7 +91,7 @@ impl Fetch {
     }
 
     fn connect(&self) -> Result<OwnedFd, WireError> {
-        let address = self.name.address()?;
+        let address = address(&self.name)?;
         loop {
             let nobody = match attempt(&address)? {
                 Attempt::Connected(socket) => return Ok(socket),

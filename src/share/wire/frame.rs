@@ -25,6 +25,7 @@
 
 use super::host::HostId;
 use super::reason;
+use super::syscalls::MESSAGE_FDS;
 
 const MAGIC: [u8; 4] = *b"CVMW";
 const VERSION: u8 = 1;
@@ -133,11 +134,7 @@ impl Header {
             return Err(FrameError::Kind { found: kind });
         }
         let fds = u16::from_le_bytes([f0, f1]);
-        let most = if kind == 3 {
-            super::syscalls::MESSAGE_FDS
-        } else {
-            0
-        };
+        let most = if kind == 3 { MESSAGE_FDS } else { 0 };
         if usize::from(fds) > most {
             return Err(FrameError::Fds { announced: fds });
         }

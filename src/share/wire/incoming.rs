@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use super::error::{Step, WireError};
 use super::frame::{Announcement, Frame};
 use super::link::{Flow, Link, Wait};
-use super::outgoing::out_of_turn;
 use super::parcel::{Limits, Parcel};
 
 /// The most bytes that are allocated ahead of their arrival, whatever is announced.
@@ -65,7 +64,7 @@ impl Incoming {
                             .reserve(announcement.bytes.min(AHEAD) as usize);
                         self.state = State::Consent(announcement);
                     }
-                    Some((other, _)) => return Err(out_of_turn(at, &other)),
+                    Some((other, _)) => return Err(WireError::out_of_turn(at, &other)),
                 },
                 State::Consent(announcement) => {
                     let host = link.host();
@@ -96,7 +95,7 @@ impl Incoming {
                             self.parcel.add(bytes, fds, &announcement)?;
                             self.state = State::Await(announcement, index + 1);
                         }
-                        Some((other, _)) => return Err(out_of_turn(at, &other)),
+                        Some((other, _)) => return Err(WireError::out_of_turn(at, &other)),
                     }
                 }
                 State::Complete => return Ok(Flow::Done),

@@ -48,7 +48,7 @@ pub(super) struct Link<S> {
 impl<S: AsFd> Link<S> {
     pub fn new(socket: S) -> Result<Link<S>, WireError> {
         Ok(Link {
-            kind: SocketKind::of(socket.as_fd())?,
+            kind: kind_of(socket.as_fd())?,
             host: HostId::here().map_err(WireError::io(Step::Opening))?,
             socket,
             out: Vec::new(),
@@ -248,6 +248,15 @@ impl<S: AsFd> fmt::Debug for Link<S> {
             .field("socket", &self.socket.as_fd())
             .field("kind", &self.kind)
             .finish_non_exhaustive()
+    }
+}
+
+/// What the kernel says a socket is. One that is no Unix socket of these kinds cannot pass descriptors.
+fn kind_of(socket: BorrowedFd<'_>) -> Result<SocketKind, WireError> {
+    match syscalls::family_and_type(socket).map_err(WireError::io(Step::Opening))? {
+        (libc::AF_UNIX, libc::SOCK_SEQPACKET) => Ok(SocketKind::Packets),
+        (libc::AF_UNIX, libc::SOCK_STREAM) => Ok(SocketKind::Stream),
+        (family, kind) => Err(WireError::UnusableSocket { family, kind }),
     }
 }
 

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::address::{Address, Name};
+use super::connect;
 use super::error::{Step, WireError};
 use super::frame::Frame;
 use super::link::Link;
@@ -33,7 +34,7 @@ impl Listener {
     /// Takes the name. A socket file whose server is dead is replaced; one that answers is left alone, and so is
     /// anything else.
     pub fn bind(name: &Name) -> Result<Listener, WireError> {
-        let address = name.address()?;
+        let address = connect::address(name)?;
         let socket = syscalls::socket(SocketKind::Packets).map_err(WireError::io(Step::Opening))?;
         let file = match name {
             Name::Abstract(_) => {

@@ -21,6 +21,8 @@
 mod address;
 mod connect;
 mod error;
+#[cfg(not(feature = "sim"))]
+mod faults;
 #[cfg(feature = "sim")]
 pub mod faults;
 mod fetch;

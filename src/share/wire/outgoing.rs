@@ -68,7 +68,7 @@ impl Outgoing {
                         link.check_host(host)?;
                         self.state = State::Send(0);
                     }
-                    Ok(other) => return Err(out_of_turn(at, &other)),
+                    Ok(other) => return Err(WireError::out_of_turn(at, &other)),
                     Err(wait) => return Ok(Flow::Wait(wait)),
                 },
                 State::Send(index) if index == self.announcement.pieces => {
@@ -84,7 +84,7 @@ impl Outgoing {
                 }
                 State::AwaitAnswer => match receive(link, at)? {
                     Ok(Frame::Accepted) => self.state = State::Accepted,
-                    Ok(other) => return Err(out_of_turn(at, &other)),
+                    Ok(other) => return Err(WireError::out_of_turn(at, &other)),
                     Err(wait) => return Ok(Flow::Wait(wait)),
                 },
                 State::Accepted => return Ok(Flow::Done),
@@ -103,13 +103,6 @@ fn receive<S: AsFd>(link: &mut Link<S>, at: Step) -> Result<Result<Frame<'_>, Wa
         .receive(at)?
         .map(|(frame, _)| frame)
         .ok_or(Wait::Readable))
-}
-
-pub(super) fn out_of_turn(at: Step, found: &Frame<'_>) -> WireError {
-    WireError::OutOfTurn {
-        at,
-        found: found.name(),
-    }
 }
 
 /// The bytes and the descriptors of one piece.

@@ -1,8 +1,8 @@
 //! Who is at the other end.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 
-use super::error::{Step, WireError};
 use super::syscalls;
 
 /// The process at the other end of a connection, as the kernel saw it when the connection was made (SO_PEERCRED).
@@ -17,15 +17,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(pid: i32, uid: u32, gid: u32) -> Peer {
-        Peer { pid, uid, gid }
-    }
-
-    pub(super) fn of(socket: BorrowedFd<'_>) -> Result<Peer, WireError> {
-        syscalls::peer(socket).map_err(|source| WireError::Io {
-            step: Step::Opening,
-            source,
-        })
+    pub(super) fn of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+        let libc::ucred { pid, uid, gid } = syscalls::peer(socket)?;
+        Ok(Peer { pid, uid, gid })
     }
 
     /// Process id, 0 where it is in a namespace that cannot be seen from here.

@@ -2,10 +2,6 @@
 
 use std::ffi::c_int;
 use std::fmt;
-use std::os::fd::BorrowedFd;
-
-use super::error::{Step, WireError};
-use super::syscalls;
 
 /// How a socket delivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,19 +17,6 @@ impl SocketKind {
         match self {
             SocketKind::Packets => libc::SOCK_SEQPACKET,
             SocketKind::Stream => libc::SOCK_STREAM,
-        }
-    }
-
-    /// What the kernel says a socket is. One that is no Unix socket of these kinds cannot pass descriptors.
-    pub(super) fn of(socket: BorrowedFd<'_>) -> Result<SocketKind, WireError> {
-        match syscalls::family_and_type(socket) {
-            Ok((libc::AF_UNIX, libc::SOCK_SEQPACKET)) => Ok(SocketKind::Packets),
-            Ok((libc::AF_UNIX, libc::SOCK_STREAM)) => Ok(SocketKind::Stream),
-            Ok((family, kind)) => Err(WireError::UnusableSocket { family, kind }),
-            Err(source) => Err(WireError::Io {
-                step: Step::Opening,
-                source,
-            }),
         }
     }
 }

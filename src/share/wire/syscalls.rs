@@ -16,35 +16,11 @@ use std::ptr;
 use std::time::Instant;
 
 use super::address::Address;
-use super::peer::Peer;
+use super::faults::{due, Syscall};
 use super::socket_kind::SocketKind;
-
-#[cfg(feature = "sim")]
-use super::faults;
 
 /// The most descriptors that one message carries: SCM_MAX_FD of the kernel.
 pub(super) const MESSAGE_FDS: usize = 253;
-
-/// Which call, for whoever makes them fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // They are the names of the calls.
-pub enum Syscall {
-    Socket,
-    Socketpair,
-    Bind,
-    Listen,
-    Connect,
-    Accept,
-    Sendmsg,
-    Recvmsg,
-    Poll,
-    EpollCreate,
-    EpollCtl,
-    EpollWait,
-    Getsockopt,
-    Shutdown,
-    Flock,
-}
 
 /// Makes the call until no signal interrupts it; its answer, or the reason.
 fn call<T>(what: Syscall, mut make: impl FnMut() -> T) -> io::Result<T>
@@ -52,12 +28,9 @@ where
     T: Copy + PartialOrd + Default,
 {
     loop {
-        #[cfg(feature = "sim")]
-        if let Some(error) = faults::due(what) {
+        if let Some(error) = due(what) {
             return Err(error);
         }
-        #[cfg(not(feature = "sim"))]
-        let _ = what;
         let answer = make();
         if answer >= T::default() {
             return Ok(answer);
@@ -183,14 +156,13 @@ pub(super) fn family_and_type(socket: BorrowedFd<'_>) -> io::Result<(c_int, c_in
 }
 
 /// Who was at the other end when the connection was made.
-pub(super) fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+pub(super) fn peer(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     let nobody = libc::ucred {
         pid: 0,
         uid: u32::MAX,
         gid: u32::MAX,
     };
-    let told = option(socket, libc::SO_PEERCRED, nobody)?;
-    Ok(Peer::new(told.pid, told.uid, told.gid))
+    option(socket, libc::SO_PEERCRED, nobody)
 }
 
 /// This process's effective user.

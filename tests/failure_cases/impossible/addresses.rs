@@ -1,5 +1,6 @@
 //! Addresses, granularities and rights.
 
+use cuda_vmm::sim::Fault;
 use cuda_vmm::sys::Call;
 use cuda_vmm::{Access, Allocation, AllocationProps, Code, Error, Location, Reservation, What};
 
@@ -19,6 +20,10 @@ pub const CASES: &[Case] = &[
     Case::sim(
         "addresses that are reserved already are neither used nor freed",
         addresses_of_another,
+    ),
+    Case::sim(
+        "addresses whose reservation could not be freed",
+        addresses_not_freed,
     ),
     Case::sim("a granularity that is none", impossible_granularities),
     Case::sim(
@@ -45,7 +50,7 @@ fn unknown_access_flags() {
         let error = kv.access_of(0, Location::Device(0)).unwrap_err();
         disagrees(
             &error,
-            "device 0 was granted read-write at offset 0",
+            "device 0 was granted read-write at offset 0x0",
             &format!("reports access flags {named}"),
         );
     }
@@ -126,8 +131,15 @@ fn addresses_of_another() {
         let error = Reservation::builder(granules * G)
             .reserve(&driver)
             .unwrap_err();
-        let ours = format!("[{base:#x}, {:#x}) is reserved already", base + size);
-        let theirs = format!("reserved [{at:#x}, {:#x})", at + (granules * G) as u64);
+        let ours = format!(
+            "[{base:#x}, {:#x}) (8 MiB) is reserved already",
+            base + size
+        );
+        let theirs = format!(
+            "reserved [{at:#x}, {:#x}) ({} MiB)",
+            at + (granules * G) as u64,
+            2 * granules
+        );
         disagrees(&error, &ours, &theirs);
         let [undo] = error.undo_failures() else {
             panic!("{error:?}");
@@ -153,6 +165,25 @@ fn addresses_of_another() {
     }
     kv.write(0, b"whole").unwrap();
     kv.close().unwrap();
+}
+
+/// A reservation that the driver did not free is reserved still, whatever it says later.
+fn addresses_not_freed() {
+    let liar = Liar::new();
+    let driver = liar.driver();
+    let kv = Reservation::builder(2 * G).reserve(&driver).unwrap();
+    let (base, end) = (kv.base(), kv.base() + 2 * G as u64);
+    liar.sim.inject(Fault::on(Call::cuMemAddressFree)).unwrap();
+    let unclosed = kv.close().unwrap_err();
+    liar.answers(Call::cuMemAddressReserve, base.into());
+    let error = Reservation::builder(2 * G).reserve(&driver).unwrap_err();
+    disagrees(
+        &error,
+        &format!("[{base:#x}, {end:#x}) (4 MiB) is reserved already"),
+        &format!("reserved [{base:#x}, {end:#x}) (4 MiB)"),
+    );
+    assert_eq!(driver.quarantined(), 1);
+    unclosed.reservation.close().unwrap();
 }
 
 fn impossible_granularities() {
@@ -249,6 +280,22 @@ fn impossible_address_ranges() {
             (before.handles.clone(), 0)
         );
     }
+    // No bytes at all, of memory of which only the size is told.
+    liar.answers_in(Call::cuMemGetAddressRange_v2, 0, 0);
+    liar.answers_in(Call::cuMemGetAddressRange_v2, 1, 0);
+    disagrees(
+        &Allocation::retain(&driver, at).unwrap_err(),
+        &format!("the range at {at:#x} contains that address"),
+        "says that it is 0 bytes at 0x0",
+    );
+    // That is memory of the host.
+    liar.answers_in(Call::cuMemGetAddressRange_v2, 1, G as i128);
+    disagrees(
+        &Allocation::retain(&driver, at).unwrap_err(),
+        &format!("device memory at {at:#x} is mapped from an address on"),
+        "gives none",
+    );
+    assert_eq!(liar.sim.snapshot().handles, before.handles);
     // Less than was mapped.
     liar.answers_in(Call::cuMemGetAddressRange_v2, 0, kv.base().into());
     liar.answers_in(Call::cuMemGetAddressRange_v2, 1, G as i128 - 4096);

@@ -2,7 +2,9 @@
 
 use cuda_vmm::sim::Fault;
 use cuda_vmm::sys::Call;
-use cuda_vmm::{Allocation, AllocationProps, Code, HandleTypes, Location};
+use cuda_vmm::{
+    Access, Allocation, AllocationProps, Code, HandleType, HandleTypes, Location, Reservation,
+};
 
 use crate::case::Case;
 use crate::contradictions::disagrees;
@@ -16,6 +18,10 @@ pub const CASES: &[Case] = &[
     Case::sim(
         "another handle at a mapping than was mapped",
         retain_gives_another_handle,
+    ),
+    Case::sim(
+        "another handle than was mapped, of what is to be exported",
+        export_gets_another_handle,
     ),
     Case::sim("memory on a device that is not there", memory_on_no_device),
     Case::sim(
@@ -106,6 +112,32 @@ fn retain_gives_another_handle() {
         [(mapped, 1)],
         "the one that the driver took and did not tell of"
     );
+}
+
+fn export_gets_another_handle() {
+    let liar = Liar::new();
+    let driver = liar.driver();
+    let props = AllocationProps::on(&driver.device(0).unwrap()).shareable_as(HandleTypes::POSIX_FD);
+    let mut kv = Reservation::builder(G).reserve(&driver).unwrap();
+    kv.map(0, G, &props).unwrap();
+    let mapped = liar.sim.snapshot().handles[0].handle;
+    let other = props.create(G).unwrap().into_raw().unwrap();
+    liar.answers(Call::cuMemRetainAllocationHandle, other.into());
+    let error = kv
+        .export_span(0, G, HandleType::PosixFd, Access::Read)
+        .unwrap_err();
+    disagrees(
+        &error,
+        &format!("handle {mapped:#x} is mapped at {:#x}", kv.base()),
+        &format!("gives {other:#x} for that address"),
+    );
+    // Nothing was exported, and the count that was given is given back.
+    let exported = Call::cuMemExportToShareableHandle;
+    assert_eq!(liar.sim.calls_of(exported), 0);
+    let handles = liar.sim.snapshot().handles;
+    let counts: Vec<_> = handles.iter().map(|of| (of.handle, of.count)).collect();
+    assert_eq!(counts, [(mapped, 2)]);
+    kv.close().unwrap();
 }
 
 fn memory_on_no_device() {

@@ -39,7 +39,7 @@ impl World {
                 who,
                 access,
             } => self.set_access(*kv, *at, *who, *access),
-            Operation::Grant { kv, who, access } => self.grant(*kv, *who, *access),
+            Operation::SetPolicy { kv, who, access } => self.set_policy(*kv, *who, *access),
             Operation::AccessOf { kv, at, who } => self.access_of(*kv, *at, *who),
             Operation::Write { kv, at, seed } => self.write(*kv, *at, *seed),
             Operation::Read { kv, at } => self.read(*kv, *at),

@@ -66,11 +66,11 @@ impl World {
             .collect()
     }
 
-    pub fn grant(&mut self, kv: Which, who: Which, access: Access) -> Option<()> {
+    pub fn set_policy(&mut self, kv: Which, who: Which, access: Access) -> Option<()> {
         let at_kv = self.busy(kv)?;
         let who = self.who(who);
         let expected = self.exists(who).map_err(Refusal::Check);
-        let result = self.kvs[at_kv].grant(who, access);
+        let result = self.kvs[at_kv].set_policy(who, access);
         let verdict = self.judge(&expected, &result);
         if verdict == Verdict::Refused {
             return Some(());

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::share::wire::error::WireError;
+use crate::share::wire::frame::Frame;
 
 /// Which of a group's operations: they are the same in the same order on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,15 +210,18 @@ impl RanksError {
         }
     }
 
-    /// The rank to name to the others, and the reason. `this` is the one that speaks.
-    pub(super) fn to_tell(&self, this: usize) -> (u32, String) {
+    /// What the others are told before the connections end. `this` is the rank that speaks.
+    pub(super) fn last_word(&self, this: usize) -> Frame<'static> {
         let rank = self.culprits().first().copied().unwrap_or(this);
         let reason = match self {
             RanksError::Told { reason, .. } | RanksError::GaveUp { reason, .. } => reason.clone(),
             RanksError::Rank { error, .. } | RanksError::Local { error, .. } => error.to_string(),
             other => other.to_string(),
         };
-        (rank as u32, reason)
+        Frame::RankFailed {
+            rank: rank as u32,
+            reason,
+        }
     }
 }
 

@@ -6,7 +6,6 @@ use super::error::RanksError;
 use crate::share::wire::error::{Step, WireError};
 use crate::share::wire::frame::Frame;
 use crate::share::wire::link::{Flow, Link, Wait};
-use crate::share::wire::outgoing::out_of_turn;
 
 /// Which rank this is, of how many.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +78,7 @@ impl Greeting {
                 (rank as usize, count as usize, host)
             }
             Ok(Some((other, _))) => {
-                let error = out_of_turn(Step::Joining, &other);
+                let error = WireError::out_of_turn(Step::Joining, &other);
                 return Err(self.unmet(here, error));
             }
             Err(error) => return Err(self.unmet(here, error)),

@@ -9,8 +9,7 @@ use std::time::Instant;
 
 use super::error::RanksError;
 use super::greeting::Place;
-use super::meeting::Meeting;
-use super::Ranks;
+use super::meeting::{Links, Meeting};
 use crate::share::wire::error::{Step, WireError};
 use crate::share::wire::syscalls;
 
@@ -19,7 +18,7 @@ pub(super) fn in_folder(
     rank: usize,
     count: usize,
     deadline: Instant,
-) -> Result<Ranks, RanksError> {
+) -> Result<Links, RanksError> {
     if rank >= count {
         return Err(RanksError::Extra { rank, count });
     }
@@ -33,7 +32,7 @@ pub(super) fn over_sockets(
     rank: usize,
     sockets: Vec<Option<OwnedFd>>,
     deadline: Instant,
-) -> Result<Ranks, RanksError> {
+) -> Result<Links, RanksError> {
     let count = sockets.len();
     let fits = |(other, socket): (usize, &Option<OwnedFd>)| (other == rank) == socket.is_none();
     if rank >= count || !sockets.iter().enumerate().all(fits) {

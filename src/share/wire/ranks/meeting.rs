@@ -6,9 +6,8 @@ use std::time::Instant;
 
 use super::error::RanksError;
 use super::greeting::{Greeting, Place, Unmet};
-use super::{last_word, tell, Ranks};
 use crate::share::wire::address::{Address, Name};
-use crate::share::wire::connect::{attempt, Attempt};
+use crate::share::wire::connect::{address, attempt, Attempt};
 use crate::share::wire::error::{Step, WireError};
 use crate::share::wire::frame::Frame;
 use crate::share::wire::link::{Link, Wait};
@@ -20,6 +19,9 @@ use crate::share::wire::wait::{earlier, watched, PAUSE};
 /// Connections of which nobody knows yet who they are; more wait to be accepted.
 const UNKNOWN: usize = 64;
 
+/// The connections of one rank: none to itself, and one to each other rank.
+pub(super) type Links = Vec<Option<Link<OwnedFd>>>;
+
 /// What there is of a group so far.
 pub(super) struct Meeting {
     here: Place,
@@ -27,7 +29,7 @@ pub(super) struct Meeting {
     /// Ranks that this one has still to reach, and where.
     to_reach: Vec<(usize, Address)>,
     greetings: Vec<Greeting>,
-    links: Vec<Option<Link<OwnedFd>>>,
+    links: Links,
 }
 
 impl Meeting {
@@ -51,7 +53,7 @@ impl Meeting {
             error => local(error),
         })?);
         for lower in 0..rank {
-            let address = name(lower).address().map_err(local)?;
+            let address = address(&name(lower)).map_err(local)?;
             self.to_reach.push((lower, address));
         }
         Ok(())
@@ -66,15 +68,16 @@ impl Meeting {
     }
 
     /// Until all are connected. When it fails, all that are there are told.
-    pub fn hold(mut self, deadline: Instant) -> Result<Ranks, RanksError> {
+    pub fn hold(mut self, deadline: Instant) -> Result<Links, RanksError> {
         match self.connect_all(deadline) {
-            Ok(()) => Ok(Ranks::new(self.here.rank, self.links)),
+            Ok(()) => Ok(self.links),
             Err(error) => {
+                let last = error.last_word(self.here.rank);
                 let joined = self.links.iter_mut().flatten();
                 let greeting = self.greetings.iter_mut().map(Greeting::link);
-                tell(joined.chain(greeting), self.here.rank, &error);
+                joined.chain(greeting).for_each(|link| link.abort(&last));
                 if let Some(listener) = self.listener {
-                    listener.close(&last_word(self.here.rank, &error));
+                    listener.close(&last);
                 }
                 Err(error)
             }
@@ -187,7 +190,8 @@ impl Meeting {
                     _ => return Err(self.failed(WireError::io(Step::Joining)(error))),
                 },
             };
-            let peer = Peer::of(socket.as_fd()).map_err(|error| self.failed(error))?;
+            let peer = Peer::of(socket.as_fd())
+                .map_err(|error| self.failed(WireError::io(Step::Joining)(error)))?;
             // The folder keeps other users out; one who got in all the same is no rank.
             if peer.is_same_user() {
                 let greeting = Greeting::new(socket, None).map_err(|error| self.failed(error))?;

@@ -11,9 +11,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Instant;
 
-use super::frame::Frame;
-use super::link::Link;
 use super::parcel::{Limits, Parcel};
+
+use meeting::Links;
 
 pub use error::{RanksError, Round, RoundKind};
 
@@ -32,8 +32,7 @@ pub use error::{RanksError, Round, RoundKind};
 #[derive(Debug)]
 pub struct Ranks {
     rank: usize,
-    /// One for every other rank.
-    links: Vec<Option<Link<OwnedFd>>>,
+    links: Links,
     round: u32,
     limits: Limits,
     failed: Option<RanksError>,
@@ -56,7 +55,8 @@ impl Ranks {
         count: usize,
         deadline: Instant,
     ) -> Result<Ranks, RanksError> {
-        join::in_folder(folder.as_ref(), rank, count, deadline)
+        let links = join::in_folder(folder.as_ref(), rank, count, deadline)?;
+        Ok(Ranks::new(rank, links))
     }
 
     /// Makes a group of connected sockets, one for every other rank in the order of their numbers, and `None` in this
@@ -71,10 +71,11 @@ impl Ranks {
         sockets: Vec<Option<OwnedFd>>,
         deadline: Instant,
     ) -> Result<Ranks, RanksError> {
-        join::over_sockets(rank, sockets, deadline)
+        let links = join::over_sockets(rank, sockets, deadline)?;
+        Ok(Ranks::new(rank, links))
     }
 
-    fn new(rank: usize, links: Vec<Option<Link<OwnedFd>>>) -> Ranks {
+    fn new(rank: usize, links: Links) -> Ranks {
         Ranks {
             rank,
             links,
@@ -161,21 +162,12 @@ impl Ranks {
 
     /// Tells all, and keeps the error for whoever asks again.
     fn end(&mut self, error: RanksError) -> RanksError {
-        tell(self.links.iter_mut().flatten(), self.rank, &error);
+        let last = error.last_word(self.rank);
+        let links = self.links.iter_mut().flatten();
+        links.for_each(|link| link.abort(&last));
         // Their end of each connection sees this; what was said before it is still read there.
         self.links.iter_mut().for_each(|link| *link = None);
         self.failed = Some(error.clone());
         error
     }
-}
-
-/// Tells others which rank is at fault.
-fn tell<'a>(links: impl Iterator<Item = &'a mut Link<OwnedFd>>, this: usize, error: &RanksError) {
-    let last = last_word(this, error);
-    links.for_each(|link| link.abort(&last));
-}
-
-fn last_word(this: usize, error: &RanksError) -> Frame<'static> {
-    let (rank, reason) = error.to_tell(this);
-    Frame::RankFailed { rank, reason }
 }

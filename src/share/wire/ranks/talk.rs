@@ -6,7 +6,7 @@ use crate::share::wire::error::{Step, WireError};
 use crate::share::wire::frame::Frame;
 use crate::share::wire::incoming::Incoming;
 use crate::share::wire::link::{Flow, Link, Wait};
-use crate::share::wire::outgoing::{out_of_turn, Outgoing};
+use crate::share::wire::outgoing::Outgoing;
 use crate::share::wire::parcel::{Limits, Parcel};
 
 /// Both parcels go over one connection, one after the other, the lower rank's first: so neither side ever writes while
@@ -130,7 +130,7 @@ impl Talk {
                     })
                 }
                 Some((Frame::Agreed { .. }, _)) if !self.heard => self.heard = true,
-                Some((other, _)) => return Err(out_of_turn(Step::Agreement, &other)),
+                Some((other, _)) => return Err(WireError::out_of_turn(Step::Agreement, &other)),
             }
         }
         Ok(Flow::Done)

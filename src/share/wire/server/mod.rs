@@ -1,5 +1,6 @@
 //! Hands one parcel to any number of clients.
 
+mod builder;
 mod client;
 mod report;
 mod thread;
@@ -9,15 +10,14 @@ use std::fmt;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use super::address::Name;
 use super::error::{Step, WireError};
 use super::listener::Listener;
 use super::parcel::Parcel;
-use super::peer::Peer;
 use crate::fork;
 
+pub use builder::ServerBuilder;
 pub use report::{Refusal, ServerReport};
 use thread::Service;
 
@@ -39,12 +39,7 @@ pub struct Server {
 impl Server {
     /// Of this parcel. It stays open, with all its descriptors, for as long as the server.
     pub fn builder(parcel: Parcel) -> ServerBuilder {
-        ServerBuilder {
-            parcel,
-            allow: Box::new(Peer::is_same_user),
-            timeout: Duration::from_secs(5),
-            most_clients: 256,
-        }
+        ServerBuilder::new(parcel)
     }
 
     /// The name that clients ask for.
@@ -79,50 +74,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A server to be.
-#[must_use = "nobody is served before `serve`"]
-pub struct ServerBuilder {
-    parcel: Parcel,
-    allow: Box<dyn FnMut(&Peer) -> bool + Send>,
-    timeout: Duration,
-    most_clients: usize,
-}
-
 impl ServerBuilder {
-    /// Which clients may have the parcel; this process's user alone, if nothing is said. It is asked on the server's
-    /// thread, so all clients wait for it; one for which it panics is refused.
-    pub fn allow(mut self, allow: impl FnMut(&Peer) -> bool + Send + 'static) -> ServerBuilder {
-        self.allow = Box::new(allow);
-        self
-    }
-
-    /// How long one client may take, from its connecting to its answer; 5 seconds, if nothing is said.
-    pub fn client_timeout(mut self, timeout: Duration) -> ServerBuilder {
-        self.timeout = timeout;
-        self
-    }
-
-    /// How many clients are served at once, one at the least; 256, if nothing is said. Others wait to be accepted. Each
-    /// takes one descriptor of this process.
-    pub fn most_clients(mut self, most: usize) -> ServerBuilder {
-        self.most_clients = most.max(1);
-        self
-    }
-
     /// Takes the name, and serves from here on.
     ///
     /// # Errors
@@ -148,11 +100,16 @@ impl ServerBuilder {
     }
 }
 
-impl fmt::Debug for ServerBuilder {
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerBuilder")
-            .field("timeout", &self.timeout)
-            .field("most_clients", &self.most_clients)
+        f.debug_struct("Server")
+            .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }

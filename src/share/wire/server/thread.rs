@@ -8,10 +8,10 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::builder::ServerBuilder;
 use super::client::Client;
 use super::report::ServerReport;
 use super::watch::Watch;
-use super::ServerBuilder;
 use crate::share::wire::error::{Step, WireError};
 use crate::share::wire::frame::Frame;
 use crate::share::wire::host::HostId;
@@ -207,7 +207,10 @@ impl Service {
     fn admit(&mut self, socket: OwnedFd) {
         let peer = match Peer::of(socket.as_fd()) {
             Ok(peer) => peer,
-            Err(error) => return self.turn_away(socket, None, error),
+            Err(error) => {
+                let error = WireError::io(Step::Opening)(error);
+                return self.turn_away(socket, None, error);
+            }
         };
         // A closure that panics has not allowed anything; the thread is everybody's and goes on.
         let allowed = catch_unwind(AssertUnwindSafe(|| (self.builder.allow)(&peer)));

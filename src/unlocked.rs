@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use crate::share::{SpanImport, SpanSource};
 use crate::sim::{Interposer, SimDevice, Simulation};
-use crate::sync::lock;
 use crate::sys::{
     for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemAccessDesc,
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
@@ -23,8 +22,8 @@ use crate::sys::{
     CUresult, CUstream, CUuuid, Call, DriverCalls,
 };
 use crate::{
-    reset_leak_hook, Access, Allocation, AllocationId, AllocationProps, Driver, Error, Fence,
-    HandleType, HandleTypes, MappingId, Reservation,
+    reset_leak_hook, Access, Allocation, AllocationProps, Driver, Error, Fence, HandleType,
+    HandleTypes, MappingId, Reservation,
 };
 
 /// Far longer than a visit takes on a busy machine: who waits so long waits for a lock.
@@ -127,7 +126,7 @@ fn go_through_all(driver: &Driver, interposer: &Interposer) {
     let _pieces = driver.quarantined();
     device.forget_handle_types().unwrap();
     // The value of no handle.
-    driver.note_identity(u64::MAX, AllocationId::from_bytes([0; 16]));
+    assert!(driver.known(u64::MAX).is_none());
     reset_leak_hook();
     assert!(!interposer.log().is_empty());
 }
@@ -192,7 +191,7 @@ fn everything(driver: &Driver) -> Result<(), Error> {
     kv.copy_within(4 * G, 3 * G, 8)?;
     kv.read(G, &mut [0; 8])?;
     kv.set_access(0, 2 * G, &device, Access::Read)?;
-    kv.grant(&driver.device(1)?, Access::Read)?;
+    kv.set_policy(&driver.device(1)?, Access::Read)?;
     kv.access_of(0, &device)?;
     device.free_memory()?;
     assert!(driver.is_vmm(kv.base())?);
@@ -272,10 +271,10 @@ fn waiting(driver: &Driver, kv: &mut Reservation, block: MappingId) -> Result<()
 /// The calls that the safe layers make, read off the files that make them.
 fn calls_made_by_the_crate() -> BTreeSet<&'static str> {
     let files = [
-        include_str!("calls/device.rs"),
-        include_str!("calls/memory.rs"),
-        include_str!("calls/sharing.rs"),
-        include_str!("calls/work.rs"),
+        include_str!("driver/calls/device.rs"),
+        include_str!("driver/calls/memory.rs"),
+        include_str!("driver/calls/sharing.rs"),
+        include_str!("driver/calls/work.rs"),
     ];
     let names = files.iter().flat_map(|file| file.split("self.cu").skip(1));
     names
@@ -321,7 +320,7 @@ fn the_visitor_is_kept_waiting_by_a_lock() {
     let interposer = Arc::new(Interposer::new(watched.clone()));
     let driver = Driver::from_calls(interposer.clone()).unwrap();
     let visitor = start_visitor(&watched, &driver, &interposer);
-    let held = lock(&driver.inner.quarantine);
+    let held = driver.hold_a_lock();
     watched.visit(Call::cuMemUnmap, Duration::from_millis(100));
     drop(held);
     *watched.notes.visitor.lock().unwrap() = None;
