@@ -136,7 +136,7 @@ impl AnyMember {
     }
 
     /// Closes it; after a failure it is here again, with what is left of it.
-    pub(super) fn close(self) -> Result<(), (AnyMember, Vec<Error>)> {
+    pub(super) fn close(self) -> Result<(), Box<(AnyMember, Vec<Error>)>> {
         match self {
             AnyMember::Reservation(reservation) => reservation.close().map_err(|unclosed| {
                 let CloseError {
@@ -146,7 +146,7 @@ impl AnyMember {
                     ..
                 } = *unclosed;
                 let errors = std::iter::once(error).chain(further).collect();
-                (AnyMember::Reservation(reservation), errors)
+                Box::new((AnyMember::Reservation(reservation), errors))
             }),
         }
     }
@@ -163,7 +163,7 @@ pub(super) mod sealed {
         fn into_any(self) -> AnyMember;
         fn of(any: &AnyMember) -> Option<&Self>;
         fn of_mut(any: &mut AnyMember) -> Option<&mut Self>;
-        fn from_any(any: AnyMember) -> Result<Self, AnyMember>;
+        fn from_any(any: AnyMember) -> Option<Self>;
     }
 
     #[allow(private_interfaces)]
@@ -188,9 +188,9 @@ pub(super) mod sealed {
             }
         }
 
-        fn from_any(any: AnyMember) -> Result<Self, AnyMember> {
+        fn from_any(any: AnyMember) -> Option<Self> {
             match any {
-                AnyMember::Reservation(reservation) => Ok(reservation),
+                AnyMember::Reservation(reservation) => Some(reservation),
             }
         }
     }

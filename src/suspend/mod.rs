@@ -123,6 +123,9 @@ enum State {
     Asleep(Option<HostCopy>),
 }
 
+/// The members that an operation changes, and those that are so already.
+type Chosen = (Vec<u64>, Vec<MemberId>);
+
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 impl Group {
@@ -172,10 +175,10 @@ impl Group {
         member: M,
         tag: impl Into<String>,
         contents: Contents,
-    ) -> Result<Key<M>, NotAdded<M>> {
+    ) -> Result<Key<M>, Box<NotAdded<M>>> {
         if !member.driver().is_same(&self.driver) {
             let error = Error::ForeignDriver;
-            return Err(NotAdded { error, member });
+            return Err(Box::new(NotAdded { error, member }));
         }
         let number = self.next;
         self.next += 1;
@@ -197,8 +200,8 @@ impl Group {
     pub fn remove<M: Member>(&mut self, key: &Key<M>) -> Result<M> {
         self.awake(key.id)?;
         let slot = self.slots.remove(&key.id.number);
-        let member = slot.ok_or(Error::NoSuchMember)?.member;
-        M::from_any(member).map_err(|_| Error::NoSuchMember)
+        slot.and_then(|slot| M::from_any(slot.member))
+            .ok_or(Error::NoSuchMember)
     }
 
     /// A member that is awake.
@@ -302,7 +305,8 @@ impl Group {
                         self.pool.hold(copy.blocks);
                     }
                 }
-                Err((member, errors)) => {
+                Err(unclosed) => {
+                    let (member, errors) = *unclosed;
                     failures.extend(errors);
                     let slot = Slot {
                         member,
@@ -370,7 +374,7 @@ impl Group {
     }
 
     /// The chosen members that are to change, and those that need not: awake ones change when they are to be suspended.
-    fn chosen(&self, which: Select<'_>, to_suspend: bool) -> Result<(Vec<u64>, Vec<MemberId>)> {
+    fn chosen(&self, which: Select<'_>, to_suspend: bool) -> Result<Chosen> {
         let numbers: Vec<u64> = match which {
             Select::All => self.slots.keys().copied().collect(),
             Select::Tag(tag) => self.tagged(tag)?,

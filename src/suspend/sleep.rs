@@ -2,8 +2,7 @@
 
 use super::member::{Contents, MemberId, Select};
 use super::report::{Incomplete, Suspended};
-use super::{Group, State};
-use crate::error::Result;
+use super::{Chosen, Group, State};
 use crate::fence::Fence;
 use crate::reservation::Reservation;
 
@@ -59,15 +58,10 @@ impl Group {
     }
 
     /// The members that are to be suspended and can be, and those that are already.
-    fn to_suspend(
-        &self,
-        which: Select<'_>,
-    ) -> Result<(Vec<u64>, Vec<MemberId>), Box<Incomplete<Suspended>>> {
+    fn to_suspend(&self, which: Select<'_>) -> Result<Chosen, Box<Incomplete<Suspended>>> {
         let checked = self.chosen(which, true).and_then(|(numbers, already)| {
-            let members = numbers.iter().filter_map(|number| self.member(*number));
-            members
-                .map(Reservation::can_be_taken_down)
-                .collect::<Result<()>>()?;
+            let mut members = numbers.iter().filter_map(|number| self.member(*number));
+            members.try_for_each(Reservation::can_be_taken_down)?;
             Ok((numbers, already))
         });
         checked.map_err(|error| Incomplete::before(error, Vec::new()))

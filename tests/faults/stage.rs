@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use cuda_vmm::share::{ExportedSpan, FabricExport, Kept, ReadOnlySpan, SpanSource};
 use cuda_vmm::sim::{LogMode, SimDevice, Simulation, Snapshot};
+use cuda_vmm::suspend::{Group, Key};
 use cuda_vmm::sys::{CUresult, DriverCalls};
 use cuda_vmm::{Access, Allocation, AllocationProps, Device, Driver, MappingId, Reservation};
 
@@ -36,6 +37,7 @@ pub type Parcel = (Vec<u8>, Vec<OwnedFd>, Kept);
 
 /// What is dropped first stands first: what was made through a driver goes before it.
 pub struct Stage {
+    pub group: Option<(Group, Key<Reservation>)>,
     pub kv: Option<Reservation>,
     pub other: Option<Reservation>,
     pub read_only: Option<ReadOnlySpan>,
@@ -75,6 +77,7 @@ impl Stage {
         let driver = Driver::simulated(&sim).expect("no fault is pending");
         let devices = driver.devices().collect::<Result<_, _>>().unwrap();
         Stage {
+            group: None,
             kv: None,
             other: None,
             read_only: None,
@@ -104,6 +107,18 @@ impl Stage {
 
     pub fn kv(&mut self) -> &mut Reservation {
         self.kv.as_mut().expect("the preparation reserves")
+    }
+
+    pub fn group(&mut self) -> &mut Group {
+        let (group, _) = self.group.as_mut().expect("the preparation makes one");
+        group
+    }
+
+    /// The reservations that have memory: those of the stage, and a group's member that is awake.
+    pub fn reservations(&self) -> impl Iterator<Item = &Reservation> + '_ {
+        let grouped = self.group.iter();
+        let awake = grouped.filter_map(|(group, key)| group.get(key).ok());
+        self.kv.iter().chain(&self.other).chain(awake)
     }
 
     /// A reservation of so many granules that both devices may use: one writes, one reads.
@@ -138,7 +153,12 @@ impl Stage {
     /// All that the crate itself says of the state.
     pub fn view(&self) -> String {
         let mut view = format!("driver: {} quarantined\n", self.driver().quarantined());
-        for kv in self.kv.iter().chain(&self.other) {
+        for (group, key) in &self.group {
+            let outline = group.outline(key.id());
+            let parts: Vec<_> = outline.iter().flat_map(|one| one.mappings()).collect();
+            view += &format!("{group:?}\n{parts:?}\n");
+        }
+        for kv in self.reservations() {
             view += &format!(
                 "{kv}{} quarantined, {} mapped, holes {:?}\n",
                 kv.quarantined(),
@@ -159,7 +179,13 @@ impl Stage {
     /// Pieces that the crate keeps because the driver would not take them.
     pub fn quarantined(&self) -> usize {
         let reservations = self.kv.iter().chain(&self.other);
-        self.driver().quarantined() + reservations.map(Reservation::quarantined).sum::<usize>()
+        let grouped: usize = self
+            .group
+            .iter()
+            .map(|(group, _)| group.quarantined())
+            .sum();
+        let kept: usize = reservations.map(Reservation::quarantined).sum();
+        self.driver().quarantined() + kept + grouped
     }
 
     /// Ends everything in the ordinary way, with a driver that refuses nothing, and demands that nothing is left.
@@ -171,6 +197,9 @@ impl Stage {
     /// Ends everything in the ordinary way, with a driver that refuses nothing, and gives what is left.
     pub fn wind_up(mut self) -> Snapshot {
         self.sim.clear_faults();
+        if let Some((group, _)) = self.group.take() {
+            group.close().unwrap();
+        }
         for kv in [self.kv.take(), self.other.take()].into_iter().flatten() {
             kv.close().unwrap();
         }

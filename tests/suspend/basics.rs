@@ -81,8 +81,8 @@ fn by_tag_by_key_by_list(ground: &Ground) {
     let mut pair = Pair::new(ground);
     let (kept, dropped) = (pair.kept.id(), pair.dropped.id());
     assert_eq!(pair.group.suspend("cache").unwrap().members, [dropped]);
-    assert_eq!(pair.group.is_suspended(kept).unwrap(), false);
-    assert_eq!(pair.group.is_suspended(dropped).unwrap(), true);
+    assert!(!pair.group.is_suspended(kept).unwrap());
+    assert!(pair.group.is_suspended(dropped).unwrap());
     let key = pair.kept;
     assert_eq!(pair.group.suspend(&key).unwrap().members, [kept]);
     assert_eq!(pair.group.resume("weights").unwrap().members, [kept]);

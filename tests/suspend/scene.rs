@@ -45,7 +45,6 @@ pub struct Scene {
     pub kv: Reservation,
     pub page: Allocation,
     pub ids: Vec<MappingId>,
-    pub seed: u8,
 }
 
 impl Scene {
@@ -75,12 +74,7 @@ impl Scene {
                 kv.set_access(at, size, peer, Access::None).unwrap();
             }
         }
-        Scene {
-            kv,
-            page,
-            ids,
-            seed,
-        }
+        Scene { kv, page, ids }
     }
 }
 

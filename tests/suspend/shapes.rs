@@ -105,7 +105,7 @@ fn rights_beyond_the_policy(ground: &Ground) {
     kv.map(3 * g, g, &ground.props()).unwrap();
     assert_eq!(kv.access_of(3 * g, device).unwrap(), Access::ReadWrite);
     if let Some(peer) = ground.peer() {
-        kv.grant(peer, Access::Read).unwrap();
+        kv.set_policy(peer, Access::Read).unwrap();
         group.suspend(&key).unwrap();
         group.resume(&key).unwrap();
         let kv = group.get(&key).unwrap();
