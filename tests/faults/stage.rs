@@ -153,7 +153,7 @@ impl Stage {
     /// All that the crate itself says of the state.
     pub fn view(&self) -> String {
         let mut view = format!("driver: {} quarantined\n", self.driver().quarantined());
-        for (group, key) in &self.group {
+        if let Some((group, key)) = &self.group {
             let outline = group.outline(key.id());
             let parts: Vec<_> = outline.iter().flat_map(|one| one.mappings()).collect();
             view += &format!("{group:?}\n{parts:?}\n");

@@ -327,12 +327,11 @@ fn step(ground: &Ground, group: &mut Group, members: &mut [Model], op: Op) -> bo
             let kv = group.get_mut(&model.key).unwrap();
             let filled = kv.fill(at * g, g, value);
             // A fill that was refused may have been done: only the wait for it failed.
-            let filled = filled.map_err(|error| {
+            let filled = filled.inspect_err(|_| {
                 if let Some(sim) = &ground.sim {
                     sim.clear_faults();
                 }
                 kv.fill(at * g, g, value).unwrap();
-                error
             });
             match kind {
                 Kind::Page => model.page_value = value,
