@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cuda_vmm::sim::{SimDevice, Simulation};
-use cuda_vmm::suspend::{Contents, Group, Key};
+use cuda_vmm::suspend::{Backup, Group, Key};
 use cuda_vmm::sys::{
     CUmemAccessDesc, CUmemAccess_flags, CUmemAllocationProp, CUmemAllocationType, CUmemLocation,
     CUmemLocationType, CUresult, CUstream, DriverCalls,
@@ -108,11 +108,11 @@ fn grouped(
     machine: &Machine,
     size: usize,
     handle: usize,
-    contents: Contents,
+    backup: Backup,
 ) -> (Group, Key<Reservation>) {
     let mut group = Group::new(&machine.driver);
     let kv = full(machine, size, handle);
-    let key = group.add(kv, "all", contents).unwrap();
+    let key = group.add(kv, "all", backup).unwrap();
     (group, key)
 }
 
@@ -186,7 +186,7 @@ impl Drop for Raw<'_> {
 }
 
 fn nothing_kept(machine: &Machine, size: usize, handle: usize) {
-    let (mut group, key) = grouped(machine, size, handle, Contents::Drop);
+    let (mut group, key) = grouped(machine, size, handle, Backup::None);
     let mut raw = Raw::new(machine, size, handle);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..machine.rounds {
@@ -235,7 +235,7 @@ impl<'a> Pinned<'a> {
         }
     }
 
-    fn to_host(&mut self, from: u64) {
+    fn download(&mut self, from: u64) {
         let (to, size) = (self.bytes.as_mut_ptr().cast(), self.bytes.len());
         unsafe {
             ok(self.calls.cuMemcpyDtoHAsync_v2(to, from, size, self.stream));
@@ -243,7 +243,7 @@ impl<'a> Pinned<'a> {
         }
     }
 
-    fn to_device(&mut self, to: u64) {
+    fn upload(&mut self, to: u64) {
         let (from, size) = (self.bytes.as_ptr().cast(), self.bytes.len());
         unsafe {
             ok(self.calls.cuMemcpyHtoDAsync_v2(to, from, size, self.stream));
@@ -264,7 +264,7 @@ impl Drop for Pinned<'_> {
 }
 
 fn kept(machine: &Machine, size: usize, handle: usize) {
-    let (group, key) = grouped(machine, size, handle, Contents::Keep);
+    let (group, key) = grouped(machine, size, handle, Backup::Host);
     let mut group = group.keep_host_memory(true);
     // The first cycle makes the host's memory.
     group.suspend(&key).unwrap();
@@ -273,8 +273,8 @@ fn kept(machine: &Machine, size: usize, handle: usize) {
     let mut times: [Vec<Duration>; 4] = Default::default();
     for _ in 0..machine.rounds {
         let base = group.get(&key).unwrap().base();
-        times[2].push(timed(|| pinned.to_host(base)));
-        times[3].push(timed(|| pinned.to_device(base)));
+        times[2].push(timed(|| pinned.download(base)));
+        times[3].push(timed(|| pinned.upload(base)));
         times[0].push(timed(|| drop(group.suspend(&key).unwrap())));
         times[1].push(timed(|| drop(group.resume(&key).unwrap())));
     }
@@ -301,7 +301,7 @@ fn kept(machine: &Machine, size: usize, handle: usize) {
 fn first_cycle(machine: &Machine, size: usize, block: usize) {
     let (mut suspends, mut resumes) = (Vec::new(), Vec::new());
     for _ in 0..machine.rounds.min(5) {
-        let (group, key) = grouped(machine, size, size.min(64 * MIB), Contents::Keep);
+        let (group, key) = grouped(machine, size, size.min(64 * MIB), Backup::Host);
         let mut group = group.host_block(block);
         suspends.push(timed(|| drop(group.suspend(&key).unwrap())));
         resumes.push(timed(|| drop(group.resume(&key).unwrap())));

@@ -12,7 +12,7 @@ use std::error::Error as StdError;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use cuda_vmm::suspend::{Contents, Group, Key, Select};
+use cuda_vmm::suspend::{Backup, Group, Key, Select};
 use cuda_vmm::{Access, AllocationProps, Driver, Error, Reservation};
 use machine::Machine;
 
@@ -55,9 +55,9 @@ fn run() -> Outcome {
 
     let contents = Written::new(size);
     for (kind, keep) in [
-        (Contents::Drop, false),
-        (Contents::Keep, false),
-        (Contents::Keep, true),
+        (Backup::None, false),
+        (Backup::Host, false),
+        (Backup::Host, true),
     ] {
         println!("\n{}", heading(kind, keep));
         let mut engine = Group::new(driver).keep_host_memory(keep);
@@ -72,11 +72,11 @@ fn run() -> Outcome {
     verify("nothing waits to be given back", driver.quarantined() == 0)
 }
 
-fn heading(contents: Contents, keep: bool) -> &'static str {
-    match (contents, keep) {
-        (Contents::Drop, _) => "Contents dropped",
-        (Contents::Keep, false) => "Contents kept on the host, whose memory is made anew each time",
-        (Contents::Keep, true) => "Contents kept on the host, whose memory is kept too",
+fn heading(backup: Backup, keep: bool) -> &'static str {
+    match (backup, keep) {
+        (Backup::None, _) => "Backup dropped",
+        (Backup::Host, false) => "Backup kept on the host, whose memory is made anew each time",
+        (Backup::Host, true) => "Backup kept on the host, whose memory is kept too",
     }
 }
 
@@ -98,7 +98,7 @@ fn sleep_and_wake(
     engine: &mut Group,
     key: &Key<Reservation>,
     contents: &Written,
-    (cycle, base, kind): (usize, u64, Contents),
+    (cycle, base, kind): (usize, u64, Backup),
 ) -> Outcome {
     contents.write(engine.get_mut(key)?)?;
     let device = engine.get(key)?.driver().device(0)?;
@@ -131,8 +131,8 @@ fn sleep_and_wake(
     let kv = engine.get(key)?;
     verify("the addresses are the same", kv.base() == base)?;
     let expected = match kind {
-        Contents::Keep => contents.checksum,
-        Contents::Drop => contents.of_zeroes,
+        Backup::Host => contents.checksum,
+        Backup::None => contents.of_zeroes,
     };
     verify(
         "and so is the checksum of what is there",

@@ -176,6 +176,11 @@ impl Allocation {
         result
     }
 
+    /// The count itself, where nobody shares it.
+    pub(crate) fn into_handle(self) -> Result<Handle, Allocation> {
+        Arc::try_unwrap(self.handle).map_err(|handle| Allocation { handle })
+    }
+
     fn adopt(driver: &Driver, raw: RawHandle, memory: Memory, origin: Origin) -> Allocation {
         Allocation::from_handle(Handle::recognised(driver, raw, memory, origin))
     }

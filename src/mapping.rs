@@ -363,6 +363,11 @@ impl Mapping {
         self.offered
     }
 
+    /// Whether others may have come by the memory: it was exported, or held by somebody else.
+    pub(crate) fn is_known_outside(&self) -> bool {
+        self.identity.get().is_some() || !matches!(self.backing, Backing::Owned(_))
+    }
+
     /// Holds the memory's name for as long as the memory is mapped, so that it stays the same.
     pub(crate) fn hold_identity(&self, identity: &Identity) {
         self.identity.get_or_init(|| identity.clone());

@@ -13,9 +13,9 @@ impl Error {
                 failure: Some(failure),
                 ..
             } => Some(failure.code),
-            Error::OutOfAddressSpace { .. } | Error::OutOfMemory { .. } => {
-                Some(Code::ERROR_OUT_OF_MEMORY)
-            }
+            Error::OutOfAddressSpace { .. }
+            | Error::OutOfMemory { .. }
+            | Error::CommitOutOfMemory { .. } => Some(Code::ERROR_OUT_OF_MEMORY),
             Error::NotAnExport { .. } => Some(Code::ERROR_UNKNOWN),
             Error::Gap { .. } => Some(Code::ERROR_INVALID_VALUE),
             Error::Unshareable { refusals } => refusals.last().map(|refusal| refusal.code),
@@ -26,7 +26,7 @@ impl Error {
     /// Memory ran out (not addresses): free some and try again.
     pub fn is_out_of_memory(&self) -> bool {
         match self.first() {
-            Error::OutOfMemory { .. } => true,
+            Error::OutOfMemory { .. } | Error::CommitOutOfMemory { .. } => true,
             Error::Driver(failure) => failure.code == Code::ERROR_OUT_OF_MEMORY,
             _ => false,
         }

@@ -20,7 +20,7 @@ use crate::handle_type::{self, Refusal};
 use crate::location::Location;
 use crate::recipe::HandleTypes;
 use crate::sys::{Call, LoadError, Tried};
-use words::{devices, next_multiple, next_power};
+use words::{devices, free_bytes, next_multiple, next_power};
 
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -329,6 +329,70 @@ pub enum Error {
         range: Range<usize>,
         /// Size of an element in bytes.
         size: usize,
+    },
+    /// The blocks of an elastic range are powers of two.
+    #[error("block size {size} is not a power of two{}", next_power(*size))]
+    BlockNotPowerOfTwo {
+        /// The size given.
+        size: usize,
+    },
+    /// The blocks of an elastic range are not smaller than the memory's granularity.
+    #[error("block size {size} is below the granularity {}", Bytes(*granularity))]
+    BlockBelowGranularity {
+        /// The size given.
+        size: usize,
+        /// The granularity of the memory.
+        granularity: usize,
+    },
+    /// The least block of an elastic range is larger than the greatest.
+    #[error("the least block, {}, is larger than the greatest, {}", Bytes(*least), Bytes(*greatest))]
+    BlocksOutOfOrder {
+        /// The least size given.
+        least: usize,
+        /// The greatest size given.
+        greatest: usize,
+    },
+    /// The cache of an elastic range may not hold more than the device has.
+    #[error("a cache of {} is more than {location} has, {}", Bytes(*cache), Bytes(*total))]
+    CacheBeyondMemory {
+        /// The bound given.
+        cache: usize,
+        /// All memory there.
+        total: usize,
+        /// Where.
+        location: Location,
+    },
+    /// The range contains bytes that are not committed.
+    #[error(
+        "{} contains the bytes {}, which are not committed: commit them first",
+        Bounds::from(asked),
+        Bounds::from(gap)
+    )]
+    NotCommitted {
+        /// The range asked for, as offsets.
+        asked: Range<usize>,
+        /// The first bytes in it that are not committed.
+        gap: Range<usize>,
+    },
+    /// There is not enough memory to commit a range, which is as it was before. What its cache held was released before
+    /// memory was asked for a last time.
+    #[error("not enough free memory on {location} for the {} that committing needs{}, after {} of cached blocks were released", Bytes(*asked), free_bytes(*free), Bytes(*cached))]
+    CommitOutOfMemory {
+        /// The bytes that had to be created, all blocks of the commit together.
+        asked: usize,
+        /// What was free afterwards, where the driver could be asked.
+        free: Option<usize>,
+        /// What was in the cache.
+        cached: usize,
+        /// Where.
+        location: Location,
+    },
+    /// A block cannot be split whose memory others may know: it was exported, or is held elsewhere. Splitting copies
+    /// what survives to other memory, which they would not see.
+    #[error("the block at {} was exported or is held elsewhere, so it cannot be split: decommit without splitting", Bounds::from(block))]
+    BlockKnownOutside {
+        /// The block, as offsets.
+        block: Range<usize>,
     },
     /// The work that was to be waited for is not done.
     #[error("the work was not done after {waited:?}: everything is still mapped; wait longer, or look for what holds the stream")]

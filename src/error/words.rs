@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::bytes::round_up;
+use crate::bytes::{round_up, Bytes};
 
 /// Which value an error is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum What {
     AllocationSize,
     /// An address hint.
     Address,
+    /// The size of a block of an elastic range.
+    BlockSize,
 }
 
 impl fmt::Display for What {
@@ -29,6 +31,7 @@ impl fmt::Display for What {
             What::ReservationSize => "reservation size",
             What::AllocationSize => "allocation size",
             What::Address => "address",
+            What::BlockSize => "block size",
         })
     }
 }
@@ -89,6 +92,14 @@ pub(super) fn next_multiple(value: usize, granularity: usize) -> String {
 pub(super) fn next_power(alignment: usize) -> String {
     match alignment.checked_next_power_of_two() {
         Some(next) => format!(", or {next}"),
+        None => String::new(),
+    }
+}
+
+/// `, 6 GiB free`, where that could be asked.
+pub(super) fn free_bytes(free: Option<usize>) -> String {
+    match free {
+        Some(free) => format!(" with {} free", Bytes(free)),
         None => String::new(),
     }
 }

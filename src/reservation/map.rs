@@ -184,7 +184,7 @@ impl Reservation {
         })
     }
 
-    fn keep(&mut self, mapping: Mapping) {
+    pub(super) fn keep(&mut self, mapping: Mapping) {
         self.next_serial = self.next_serial.max(mapping.serial() + 1);
         self.table.insert(
             mapping.offset() / self.unit,

@@ -78,7 +78,7 @@ impl Reservation {
     }
 
     /// Puts the mappings of a range into quarantine if the driver's answer contradicts what is known of them.
-    fn doubt(&mut self, range: Range<usize>, error: &Error) {
+    pub(super) fn doubt(&mut self, range: Range<usize>, error: &Error) {
         if error.is_disagreement() {
             let all = self.each(range, |mapping| {
                 mapping.quarantine();
@@ -88,26 +88,25 @@ impl Reservation {
         }
     }
 
-    /// Does something with each mapping of a range that consists of whole ones, up to the first failure, whose offset
-    /// is given.
-    fn each(
+    /// Does something with each mapping of a range that cuts none, up to the first failure, whose offset is given.
+    pub(super) fn each(
         &mut self,
         range: Range<usize>,
         mut action: impl FnMut(&mut Mapping) -> Result<()>,
     ) -> Result<(), (usize, Error)> {
-        let mut at = range.start;
-        while at < range.end {
-            let Some(mapping) = self.table.get_mut(at / self.unit) else {
-                return Ok(());
-            };
-            action(mapping).map_err(|error| (at, error))?;
-            at = mapping.end();
+        let mut rest = range;
+        while let Some(span) = self.first_in(&rest).filter(|_| !rest.is_empty()) {
+            let Range { start, end } = self.bytes(span);
+            if let Some(mapping) = self.table.get_mut(span.start) {
+                action(mapping).map_err(|error| (start, error))?;
+            }
+            rest.start = end.min(rest.end);
         }
         Ok(())
     }
 
     /// Takes released counts back after a failure, and gives what could not be.
-    fn take_back(&mut self, range: Range<usize>) -> Vec<Error> {
+    pub(super) fn take_back(&mut self, range: Range<usize>) -> Vec<Error> {
         let mut failures = Vec::new();
         let all = self.each(range, |mapping| {
             failures.extend(mapping.retain_handle().err());

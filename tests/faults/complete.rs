@@ -19,6 +19,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "opens a library, which tests/loader does; then as from_calls",
     ),
     (
+        "ElasticRange::decommit_splitting",
+        "in tests/elastic/faults.rs: a handle that is released late is an error of something that was done",
+    ),
+    (
         "Unclosed::drop",
         "in tests/waiting: a failed wait that nobody joins",
     ),

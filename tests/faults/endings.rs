@@ -9,6 +9,7 @@ use cuda_vmm::{Allocation, CloseError, Error, Fence, Reservation};
 
 use crate::leaks;
 use crate::on_groups;
+use crate::on_ranges;
 use crate::on_sharing;
 use crate::stage::{Stage, G};
 
@@ -94,6 +95,33 @@ fn driver_quarantine(stage: &mut Stage) {
     let builder = Reservation::builder(G).exact_address(base);
     builder.reserve(stage.driver()).unwrap_err();
     assert_eq!(stage.driver().quarantined(), 3);
+}
+
+/// The first time, a range is closed; what that leaves is a reservation.
+fn close_range(stage: &mut Stage) -> Said {
+    let Some(range) = stage.range.take() else {
+        return close(stage);
+    };
+    let closed = range.close();
+    unclosed(stage, closed)
+}
+
+fn close_range_after(stage: &mut Stage) -> Said {
+    let Some(range) = stage.range.take() else {
+        return close_after(stage);
+    };
+    let fence = Fence::default_stream(&stage.devices[0]);
+    let closed = range.close_after(fence);
+    unclosed(stage, closed)
+}
+
+fn close_range_in_background(stage: &mut Stage) -> Said {
+    let Some(range) = stage.range.take() else {
+        return close_in_background(stage);
+    };
+    let fence = Fence::default_stream(&stage.devices[0]);
+    let closed = range.close_in_background(fence).unwrap().join();
+    unclosed(stage, closed)
 }
 
 fn close(stage: &mut Stage) -> Said {
@@ -233,6 +261,24 @@ pub const ALL: &[End] = &[
         "asleep, with contents",
         on_groups::asleep,
         on_groups::close,
+    ),
+    end(
+        "ElasticRange::close",
+        "with a block in the cache",
+        on_ranges::with_cache,
+        close_range,
+    ),
+    end(
+        "ElasticRange::close_after",
+        "the default stream",
+        on_ranges::with_cache,
+        close_range_after,
+    ),
+    end(
+        "ElasticRange::close_in_background",
+        "after the default stream",
+        on_ranges::with_cache,
+        close_range_in_background,
     ),
     end(
         "Allocation::release",

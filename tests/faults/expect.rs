@@ -26,7 +26,9 @@ pub fn failed(error: &Error) -> Option<Failed> {
         Error::Disagreement { failure, .. } => {
             failure.as_ref().map(|failure| (failure.call, failure.code))
         }
-        Error::OutOfMemory { .. } => Some((Call::cuMemCreate, Code::ERROR_OUT_OF_MEMORY)),
+        Error::OutOfMemory { .. } | Error::CommitOutOfMemory { .. } => {
+            Some((Call::cuMemCreate, Code::ERROR_OUT_OF_MEMORY))
+        }
         Error::OutOfAddressSpace { .. } => {
             Some((Call::cuMemAddressReserve, Code::ERROR_OUT_OF_MEMORY))
         }
@@ -74,7 +76,7 @@ fn attempt(record: &CallRecord, error: &Error) {
             let passed = Some(&Value::Pointer(gap.start as usize));
             assert_eq!(record.arg("address"), passed, "{record}");
         }
-        Error::Unshareable { .. } => {}
+        Error::Unshareable { .. } | Error::CommitOutOfMemory { .. } => {}
         Error::Disagreement {
             failure: Some(failure),
             ..

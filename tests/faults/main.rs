@@ -18,6 +18,7 @@ mod endings;
 mod expect;
 mod leaks;
 mod on_groups;
+mod on_ranges;
 mod on_reservations;
 mod on_sharing;
 mod once;

@@ -1,7 +1,7 @@
 //! The operations of groups that do all or nothing, with one member: what several come to is for tests/suspend, and so
 //! is host memory that is made and given back.
 
-use cuda_vmm::suspend::{Contents, Group, Select};
+use cuda_vmm::suspend::{Backup, Group, Select};
 use cuda_vmm::{Error, Fence};
 
 use crate::endings::{flat, Said};
@@ -9,23 +9,23 @@ use crate::on_reservations::in_use;
 use crate::operations::Operation;
 use crate::stage::{Stage, G};
 
-fn grouped(stage: &mut Stage, contents: Contents) {
+fn grouped(stage: &mut Stage, backup: Backup) {
     in_use(stage);
     let mut group = Group::new(stage.driver())
         .host_block(2 * G)
         .keep_host_memory(true);
     let kv = stage.kv.take().expect("the preparation reserves");
-    let key = group.add(kv, "row", contents).unwrap();
+    let key = group.add(kv, "row", backup).unwrap();
     stage.group = Some((group, key));
 }
 
 pub fn dropping(stage: &mut Stage) {
-    grouped(stage, Contents::Drop);
+    grouped(stage, Backup::None);
 }
 
 /// With the host's memory of an earlier cycle, in two blocks.
 pub fn keeping(stage: &mut Stage) {
-    grouped(stage, Contents::Keep);
+    grouped(stage, Backup::Host);
     stage.group().suspend(Select::All).unwrap();
     stage.group().resume(Select::All).unwrap();
     assert_eq!(stage.sim.snapshot().registered.len(), 2);

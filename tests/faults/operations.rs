@@ -10,6 +10,7 @@ use cuda_vmm::{Allocation, AllocationProps, Driver, Error, HandleTypes};
 
 use crate::expect;
 use crate::on_groups;
+use crate::on_ranges;
 use crate::on_reservations;
 use crate::on_sharing;
 use crate::stage::{Mode, Stage, G};
@@ -134,6 +135,7 @@ pub fn all() -> impl Iterator<Item = &'static Operation> {
     BELOW
         .iter()
         .chain(on_reservations::OPERATIONS)
+        .chain(on_ranges::OPERATIONS)
         .chain(on_sharing::OPERATIONS)
         .chain(on_groups::OPERATIONS)
 }

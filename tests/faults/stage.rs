@@ -7,7 +7,9 @@ use cuda_vmm::share::{ExportedSpan, FabricExport, Kept, ReadOnlySpan, SpanSource
 use cuda_vmm::sim::{LogMode, SimDevice, Simulation, Snapshot};
 use cuda_vmm::suspend::{Group, Key};
 use cuda_vmm::sys::{CUresult, DriverCalls};
-use cuda_vmm::{Access, Allocation, AllocationProps, Device, Driver, MappingId, Reservation};
+use cuda_vmm::{
+    Access, Allocation, AllocationProps, Device, Driver, ElasticRange, MappingId, Reservation,
+};
 
 /// The granularity of both devices.
 pub const G: usize = 2 << 20;
@@ -40,6 +42,7 @@ pub struct Stage {
     pub group: Option<(Group, Key<Reservation>)>,
     pub kv: Option<Reservation>,
     pub other: Option<Reservation>,
+    pub range: Option<ElasticRange>,
     pub read_only: Option<ReadOnlySpan>,
     pub pages: Vec<Allocation>,
     pub sources: Vec<SpanSource>,
@@ -80,6 +83,7 @@ impl Stage {
             group: None,
             kv: None,
             other: None,
+            range: None,
             read_only: None,
             pages: Vec::new(),
             sources: Vec::new(),
@@ -114,11 +118,8 @@ impl Stage {
         group
     }
 
-    /// The reservations that have memory: those of the stage, and a group's member that is awake.
-    pub fn reservations(&self) -> impl Iterator<Item = &Reservation> + '_ {
-        let grouped = self.group.iter();
-        let awake = grouped.filter_map(|(group, key)| group.get(key).ok());
-        self.kv.iter().chain(&self.other).chain(awake)
+    pub fn range(&mut self) -> &mut ElasticRange {
+        self.range.as_mut().expect("the preparation reserves")
     }
 
     /// A reservation of so many granules that both devices may use: one writes, one reads.
@@ -158,6 +159,9 @@ impl Stage {
             let parts: Vec<_> = outline.iter().flat_map(|one| one.mappings()).collect();
             view += &format!("{group:?}\n{parts:?}\n");
         }
+        if let Some(range) = &self.range {
+            view += &format!("{range}{range:?}\n");
+        }
         for kv in self.reservations() {
             view += &format!(
                 "{kv}{} quarantined, {} mapped, holes {:?}\n",
@@ -176,16 +180,27 @@ impl Stage {
         view
     }
 
+    /// The reservations that have memory: those of the stage, and a group's member that is awake.
+    pub fn reservations(&self) -> impl Iterator<Item = &Reservation> {
+        let of_range = self.range.iter().map(ElasticRange::reservation);
+        let grouped = self.group.iter();
+        let awake = grouped.filter_map(|(group, key)| group.get(key).ok());
+        self.kv
+            .iter()
+            .chain(&self.other)
+            .chain(of_range)
+            .chain(awake)
+    }
+
     /// Pieces that the crate keeps because the driver would not take them.
     pub fn quarantined(&self) -> usize {
-        let reservations = self.kv.iter().chain(&self.other);
-        let grouped: usize = self
+        let held = self.reservations().map(Reservation::quarantined);
+        let asleep = self
             .group
             .iter()
-            .map(|(group, _)| group.quarantined())
-            .sum();
-        let kept: usize = reservations.map(Reservation::quarantined).sum();
-        self.driver().quarantined() + kept + grouped
+            .filter(|(group, key)| group.get(key).is_err());
+        let asleep = asleep.map(|(group, _)| group.quarantined());
+        self.driver().quarantined() + held.chain(asleep).sum::<usize>()
     }
 
     /// Ends everything in the ordinary way, with a driver that refuses nothing, and demands that nothing is left.
@@ -202,6 +217,9 @@ impl Stage {
         }
         for kv in [self.kv.take(), self.other.take()].into_iter().flatten() {
             kv.close().unwrap();
+        }
+        if let Some(range) = self.range.take() {
+            range.close().unwrap();
         }
         if let Some(span) = self.read_only.take() {
             span.close().unwrap();
