@@ -208,12 +208,11 @@ impl Written {
 
 /// FNV-1a, over words.
 fn checksum(bytes: &[u8]) -> u64 {
-    let words = bytes.as_chunks::<8>().0.iter().copied();
-    words
-        .map(u64::from_le_bytes)
-        .fold(0xcbf2_9ce4_8422_2325, |sum, word| {
-            (sum ^ word).wrapping_mul(0x100_0000_01b3)
-        })
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    let words = bytes.chunks_exact(8).map(word);
+    words.fold(0xcbf2_9ce4_8422_2325, |sum, word| {
+        (sum ^ word).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 fn verify(claim: &str, holds: bool) -> Outcome {

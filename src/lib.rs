@@ -48,6 +48,7 @@
 //! | who may do what | [`Access`], [`Location`] |
 //! | address and length for kernels and other libraries | [`View`], [`Elements`] |
 //! | what to wait for before memory goes | [`Fence`], [`Closing`] |
+//! | memory that goes while nobody needs it, and comes back at the same addresses | [`suspend`] |
 //! | memory of other processes, or for them; whole spans; memory that other code mapped | [`share`], [`HandleType`] |
 //! | errors | [`Error`], [`Code`], [`CloseError`], [`ReleaseError`] |
 //! | parcels of bytes and descriptors between processes | [`share::wire`] |
@@ -92,7 +93,7 @@
 //! | | `Send` | `Sync` | why |
 //! |---|---|---|---|
 //! | [`Driver`], [`Device`], [`AllocationProps`] | yes | yes | the driver lets every thread make every call; what is cached has locks of its own |
-//! | [`Allocation`], [`Mapping`], [`Reservation`], [`Closing`] | yes | yes | they own handles and addresses, which belong to the process; what changes them takes `&mut` or consumes them |
+//! | [`Allocation`], [`Mapping`], [`Reservation`], [`Closing`], [`suspend::Group`] | yes | yes | they own handles and addresses, which belong to the process; what changes them takes `&mut` or consumes them |
 //! | [`View`], [`Elements`] | yes | yes | they borrow the reservation, and hold an address without following it |
 //! | [`Fence`] | yes | no | it is waited for once, by whoever has it; its closure is [`FnOnce`] |
 //! | [`CurrentContext`] | no | no | a context is current on one thread, and is popped from that thread's stack |

@@ -27,6 +27,8 @@ pub const CASES: &[Case] = &[
     ("empty members and groups", empty_members_and_groups),
 ];
 
+pub const SIMULATED: &[Case] = &[("out of memory half-way", out_of_memory_half_way)];
+
 fn memory_goes_and_comes_back(ground: &Ground) {
     let mut pair = Pair::new(ground);
     let (kept, dropped) = (pair.kept.id(), pair.dropped.id());
@@ -209,6 +211,50 @@ fn empty_members_and_groups(ground: &Ground) {
         group.resume(&key).unwrap();
         assert_eq!(ground.calls(), calls, "nothing is there to be moved");
         assert!(group.get(&key).is_ok());
+    }
+    group.close().unwrap();
+}
+
+/// Somebody else takes the memory while the group sleeps.
+fn out_of_memory_half_way(ground: &Ground) {
+    let g = ground.g;
+    let mut group = Group::new(&ground.driver);
+    let keys = [1, 2, 3].map(|number| {
+        let mut kv = ground.reserve(8);
+        kv.map(0, 4 * g, &ground.props()).unwrap();
+        kv.map(4 * g, 4 * g, &ground.props()).unwrap();
+        kv.write(0, &pattern(number, 0, 8 * g)).unwrap();
+        group.add(kv, "engine", Backup::Host).unwrap()
+    });
+    let [first, second, third] = keys.map(|key| key.id());
+    group.suspend("engine").unwrap();
+    // What is left is enough for the first, and for a half of the second.
+    let free = ground.free();
+    let taken = ground.props().create(free - 13 * g).unwrap();
+    let before = ground.snapshot().unwrap();
+    for _ in 0..2 {
+        let stopped = group.resume(Select::All).unwrap_err();
+        match &stopped.error {
+            Error::OutOfMemory { size, .. } => assert_eq!(*size, 4 * g),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(stopped.left, [second, third]);
+        assert!(group.get(&keys[0]).is_ok());
+        assert!(matches!(group.get(&keys[1]), Err(Error::Suspended { .. })));
+    }
+    let after = ground.snapshot().unwrap();
+    assert_eq!(after.mappings.len(), before.mappings.len() + 2);
+    assert_eq!(after.handles.len(), before.handles.len() + 2);
+    taken.release().unwrap();
+    let done = group.resume(Select::All).unwrap();
+    assert_eq!(
+        (done.members, done.already),
+        (vec![second, third], vec![first])
+    );
+    for (key, number) in keys.iter().zip(1..) {
+        let mut seen = vec![0; 8 * g];
+        group.get(key).unwrap().read(0, &mut seen).unwrap();
+        assert!(seen == pattern(number, 0, 8 * g));
     }
     group.close().unwrap();
 }

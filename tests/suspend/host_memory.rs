@@ -17,6 +17,10 @@ pub const CASES: &[Case] = &[
         "kept host memory serves members of other sizes",
         serves_other_sizes,
     ),
+    (
+        "what the driver says to registering twice",
+        registering_twice,
+    ),
 ];
 
 pub const SIMULATED: &[Case] = &[
@@ -251,4 +255,32 @@ fn a_reset_context(ground: &Ground) {
     intact(ground, &group, &key);
     assert_eq!(group.host_bytes(), 0);
     group.close().unwrap();
+}
+
+/// As documented; of a real driver the answers are printed, not demanded.
+fn registering_twice(ground: &Ground) {
+    let _current = ground.device().make_current().unwrap();
+    let calls = ground.driver.calls_raw();
+    let mut memory = vec![0_u8; 8 << 20];
+    let at = memory.as_mut_ptr().cast();
+    let other = unsafe { memory.as_mut_ptr().add(4 << 20) }.cast();
+    let answers = unsafe {
+        [
+            calls.cuMemHostRegister_v2(at, 8 << 20, 1),
+            calls.cuMemHostRegister_v2(at, 8 << 20, 1),
+            calls.cuMemHostRegister_v2(other, 4 << 20, 1),
+            calls.cuMemHostUnregister(other),
+            calls.cuMemHostUnregister(at),
+            calls.cuMemHostUnregister(at),
+        ]
+    };
+    let codes = answers.map(Code::from);
+    println!("register, again, a part; unregister the part, all, again: {codes:?}");
+    assert_eq!((codes[0], codes[4]), (Code::SUCCESS, Code::SUCCESS));
+    if ground.sim.is_some() {
+        let again = Code::ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+        let not = Code::ERROR_HOST_MEMORY_NOT_REGISTERED;
+        assert_eq!(codes[1..4], [again, again, not]);
+        assert_eq!(codes[5], not);
+    }
 }

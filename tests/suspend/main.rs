@@ -50,6 +50,7 @@ const BOTH: &[&[Case]] = &[
 
 /// For the simulated driver.
 const SIMULATED: &[&[Case]] = &[
+    basics::SIMULATED,
     host_memory::SIMULATED,
     elastic::SIMULATED,
     exports::SIMULATED,
