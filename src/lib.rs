@@ -50,6 +50,7 @@
 //! | who may do what | [`Access`], [`Location`] |
 //! | address and length for kernels and other libraries | [`View`], [`Elements`] |
 //! | what to wait for before memory goes | [`Fence`], [`Closing`] |
+//! | memory that goes while nobody needs it, and comes back at the same addresses | [`suspend`] |
 //! | memory of other processes, or for them; whole spans; memory that other code mapped | [`share`], [`HandleType`] |
 //! | errors | [`Error`], [`Code`], [`CloseError`], [`ReleaseError`] |
 //! | parcels of bytes and descriptors between processes, memory or not | [`wire`] |
@@ -94,7 +95,7 @@
 //! | | `Send` | `Sync` | why |
 //! |---|---|---|---|
 //! | [`Driver`], [`Device`], [`AllocationProps`] | yes | yes | the driver lets every thread make every call; what is cached has locks of its own |
-//! | [`Allocation`], [`Mapping`], [`Reservation`], [`ElasticRange`], [`Closing`] | yes | yes | they own handles and addresses, which belong to the process; what changes them takes `&mut` or consumes them |
+//! | [`Allocation`], [`Mapping`], [`Reservation`], [`ElasticRange`], [`Closing`], [`suspend::Group`] | yes | yes | they own handles and addresses, which belong to the process; what changes them takes `&mut` or consumes them |
 //! | [`View`], [`Elements`] | yes | yes | they borrow the reservation, and hold an address without following it |
 //! | [`Fence`] | yes | no | it is waited for once, by whoever has it; its closure is [`FnOnce`] |
 //! | [`CurrentContext`] | no | no | a context is current on one thread, and is popped from that thread's stack |
@@ -154,6 +155,7 @@ mod handle_type;
 mod identity;
 mod location;
 mod mapping;
+mod pages;
 #[cfg(all(test, shuttle, feature = "sim"))]
 mod permuted;
 mod props;
@@ -164,6 +166,7 @@ mod reservation;
 pub mod share;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod suspend;
 mod sync;
 pub mod sys;
 #[cfg(all(test, not(shuttle), feature = "sim"))]

@@ -2,6 +2,7 @@
 
 use cuda_vmm::share::*;
 use cuda_vmm::sim::*;
+use cuda_vmm::suspend::*;
 use cuda_vmm::sys::{Call, CallTable, DriverCalls, Library, LoadError};
 use cuda_vmm::*;
 
@@ -70,6 +71,16 @@ both!(Choice, Refusal, Unavailable);
 both!(FabricExport, ExportedSpan, Kept);
 both!(SpanSource, SpanImport, ReadOnlySpan);
 both!(Descriptor, DecodeError, Home, Piece, SharedAllocation);
+// Suspending.
+both!(Group, Key<*mut u8>, MemberId, Select<'static>, Backup);
+both!(
+    Suspended,
+    Resumed,
+    Incomplete<Suspended>,
+    Unclosed,
+    Outline<'static>,
+    MappingOutline
+);
 // The simulated driver.
 both!(
     Simulation,
