@@ -75,6 +75,10 @@ struct CallTable {
     CALL(cuMemcpyDtoDAsync_v2);
     CALL(cuMemsetD8Async);
 
+    /* Memory of the host that the devices reach */
+    CALL(cuMemHostRegister_v2);
+    CALL(cuMemHostUnregister);
+
     /* Streams and events */
     CALL(cuStreamCreate);
     CALL(cuStreamDestroy_v2);

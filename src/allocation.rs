@@ -120,12 +120,7 @@ impl Allocation {
     /// [`retain`](Self::retain), and where the mapping begins.
     pub(crate) fn retain_with_base(driver: &Driver, address: u64) -> Result<(Allocation, u64)> {
         let raw = driver.calls().mem_retain(address)?;
-        let unknown = Memory {
-            size: 0,
-            granularity: 1,
-            location: Location::Host,
-            handle_types: HandleTypes::NONE,
-        };
+        let unknown = Memory::of(&Recipe::plain(Location::Host), 0, 1);
         let mut handle = Handle::recognised(driver, raw, unknown, Origin::Retained);
         let described = describe(driver, raw).and_then(|recipe| {
             let granularity = driver.granularity(&recipe)?.minimum();
@@ -145,13 +140,7 @@ impl Allocation {
                     format!("says that {size} bytes are mapped at {address:#x}"),
                 ));
             }
-            let memory = Memory {
-                size,
-                granularity,
-                location: recipe.location,
-                handle_types: recipe.handle_types,
-            };
-            Ok((memory, base))
+            Ok((Memory::of(&recipe, size, granularity), base))
         });
         match described {
             Ok((memory, base)) => {
@@ -218,12 +207,7 @@ impl Allocation {
         let recipe = describe(driver, raw)?;
         let granularity = driver.granularity(&recipe)?.minimum();
         aligned(What::AllocationSize, size, granularity)?;
-        let memory = Memory {
-            size,
-            granularity,
-            location: recipe.location,
-            handle_types: recipe.handle_types,
-        };
+        let memory = Memory::of(&recipe, size, granularity);
         Ok(Allocation::adopt(driver, raw, memory, Origin::Raw))
     }
 

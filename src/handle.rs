@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::identity::{Identity, Known};
 use crate::location::Location;
 use crate::props::AllocationProps;
-use crate::recipe::HandleTypes;
+use crate::recipe::{HandleTypes, Recipe};
 use crate::report::{self, Leak};
 
 /// How an allocation's handle came to this process.
@@ -34,6 +34,37 @@ pub(crate) struct Memory {
     pub(crate) location: Location,
     /// The kinds of sharing it was created for; an import reads as none.
     pub(crate) handle_types: HandleTypes,
+    pub(crate) rdma: bool,
+    pub(crate) compression: bool,
+}
+
+impl Memory {
+    pub(crate) fn of(recipe: &Recipe, size: usize, granularity: usize) -> Memory {
+        let Recipe {
+            location,
+            handle_types,
+            rdma,
+            compression,
+        } = *recipe;
+        Memory {
+            size,
+            granularity,
+            location,
+            handle_types,
+            rdma,
+            compression,
+        }
+    }
+
+    /// What memory like this is created from.
+    pub(crate) fn recipe(&self) -> Recipe {
+        Recipe {
+            location: self.location,
+            handle_types: self.handle_types,
+            rdma: self.rdma,
+            compression: self.compression,
+        }
+    }
 }
 
 /// One count of one physical handle. Dropping it releases; nothing else does.
@@ -55,12 +86,7 @@ impl Handle {
         Ok(Handle::created(
             props.driver(),
             raw,
-            Memory {
-                size,
-                granularity,
-                location: props.location(),
-                handle_types: props.handle_types(),
-            },
+            Memory::of(props.recipe(), size, granularity),
             OnceLock::new(),
         ))
     }

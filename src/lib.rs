@@ -152,6 +152,7 @@ mod handle_type;
 mod identity;
 mod location;
 mod mapping;
+mod pages;
 #[cfg(all(test, shuttle, feature = "sim"))]
 mod permuted;
 mod props;
@@ -162,6 +163,7 @@ mod reservation;
 pub mod share;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod suspend;
 mod sync;
 pub mod sys;
 #[cfg(all(test, not(shuttle), feature = "sim"))]

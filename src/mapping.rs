@@ -1,5 +1,7 @@
 //! One mapping: it unmaps first, then releases what backs it.
 
+mod asleep;
+
 use std::fmt;
 use std::mem;
 use std::sync::{Arc, OnceLock};
@@ -62,6 +64,12 @@ pub struct Mapping {
     rights: u32,
     /// Base-two logarithm of the memory's granularity.
     granularity: u8,
+    rdma: bool,
+    compression: bool,
+    /// Whether the memory was made for this mapping, so that other memory can be made in its place.
+    own: bool,
+    /// Whether its handle was given up after mapping, and is to be again.
+    gives_up: bool,
     mapped: bool,
     quarantined: bool,
 }
@@ -76,6 +84,8 @@ pub(crate) enum Backing {
     GivenUp,
     /// As `GivenUp`, but only for the length of an unmap: if that fails, this handle is taken back.
     Released(RawHandle),
+    /// Nothing: the mapping is asleep, and its memory is to be made anew.
+    Asleep,
 }
 
 /// Where and as which a reservation has memory mapped.
@@ -108,6 +118,8 @@ impl Mapping {
             granularity,
             location,
             handle_types,
+            rdma,
+            compression,
         } = memory;
         let offered = match &backing {
             Backing::Shared(handle) => handle.offered(),
@@ -119,6 +131,7 @@ impl Mapping {
             offset: place.offset,
             size,
             serial: place.serial,
+            own: matches!(backing, Backing::Owned(_)),
             backing,
             location,
             handle_types,
@@ -126,6 +139,9 @@ impl Mapping {
             offered,
             rights: place.rights,
             granularity: granularity.trailing_zeros() as u8,
+            rdma,
+            compression,
+            gives_up: false,
             mapped: false,
             quarantined: false,
         }
@@ -182,9 +198,10 @@ impl Mapping {
     /// How the memory is held.
     pub fn backing(&self) -> BackingKind {
         match self.backing {
+            Backing::Asleep if !self.gives_up => BackingKind::Owned,
             Backing::Owned(_) => BackingKind::Owned,
             Backing::Shared(_) => BackingKind::Shared,
-            Backing::GivenUp | Backing::Released(_) => BackingKind::GivenUp,
+            Backing::GivenUp | Backing::Released(_) | Backing::Asleep => BackingKind::GivenUp,
         }
     }
 
@@ -230,7 +247,7 @@ impl Mapping {
         match &self.backing {
             Backing::Owned(raw) => Some(*raw),
             Backing::Shared(handle) => Some(handle.raw()),
-            Backing::GivenUp | Backing::Released(_) => None,
+            Backing::GivenUp | Backing::Released(_) | Backing::Asleep => None,
         }
     }
 
@@ -244,7 +261,7 @@ impl Mapping {
                 Some(Handle::created(&self.driver, raw, self.memory(), identity))
             }
             Backing::Shared(share) => Arc::into_inner(share).filter(Handle::is_owned),
-            Backing::GivenUp | Backing::Released(_) => None,
+            Backing::GivenUp | Backing::Released(_) | Backing::Asleep => None,
         }
     }
 
@@ -253,15 +270,20 @@ impl Mapping {
     #[inline]
     pub(crate) fn release_handle(&mut self) -> Result<()> {
         match &mut self.backing {
-            Backing::Owned(raw) => {
-                self.driver.calls().mem_release(*raw, self.size)?;
-                self.backing = Backing::Released(*raw);
-                Ok(())
-            }
             // Nobody else can come by a share of an allocation that only this mapping holds.
             Backing::Shared(share) => Arc::get_mut(share).map_or(Ok(()), Handle::release_count),
-            Backing::GivenUp | Backing::Released(_) => Ok(()),
+            _ => self.release_own_handle(),
         }
+    }
+
+    /// Releases the mapping's own handle, while the memory is mapped.
+    #[inline]
+    pub(crate) fn release_own_handle(&mut self) -> Result<()> {
+        if let Backing::Owned(raw) = self.backing {
+            self.driver.calls().mem_release(raw, self.size)?;
+            self.backing = Backing::Released(raw);
+        }
+        Ok(())
     }
 
     /// Takes back the count that `release_handle` released: the driver gives it again for the mapped address. If it
@@ -274,7 +296,7 @@ impl Mapping {
                 Some(handle) => (handle.raw(), Some(handle)),
                 None => return Ok(()),
             },
-            Backing::Owned(_) | Backing::GivenUp => return Ok(()),
+            Backing::Owned(_) | Backing::GivenUp | Backing::Asleep => return Ok(()),
         };
         let raw = match self.driver.calls().mem_retain(self.address) {
             Ok(raw) => raw,
@@ -310,6 +332,7 @@ impl Mapping {
 
     /// Releases the handle for good: from now on the memory lives by being mapped.
     pub(crate) fn give_handle_up(&mut self) -> Result<()> {
+        self.gives_up = true;
         self.release_handle()?;
         self.backing = Backing::GivenUp;
         Ok(())
@@ -322,6 +345,8 @@ impl Mapping {
             granularity: 1 << self.granularity,
             location: self.location,
             handle_types: self.handle_types,
+            rdma: self.rdma,
+            compression: self.compression,
         }
     }
 

@@ -57,6 +57,22 @@ pub enum Leak {
         /// The driver's answer.
         error: Error,
     },
+    /// Memory of the host stays registered, and so stays until the process ends.
+    HostMemory {
+        /// Its address.
+        address: usize,
+        /// Its size in bytes.
+        size: usize,
+        /// The driver's answer.
+        error: Error,
+    },
+    /// A stream was not destroyed.
+    Stream {
+        /// The device's ordinal.
+        device: u32,
+        /// The driver's answer.
+        error: Error,
+    },
     /// A context that this crate had made current is still current on this thread.
     CurrentContext {
         /// The driver's answer.
@@ -73,6 +89,8 @@ impl Leak {
             | Leak::Addresses { error, .. }
             | Leak::Reservation { error, .. }
             | Leak::Context { error, .. }
+            | Leak::HostMemory { error, .. }
+            | Leak::Stream { error, .. }
             | Leak::CurrentContext { error } => error,
         }
     }
@@ -86,6 +104,8 @@ impl Leak {
             | Leak::Addresses { error, .. }
             | Leak::Reservation { error, .. }
             | Leak::Context { error, .. }
+            | Leak::HostMemory { error, .. }
+            | Leak::Stream { error, .. }
             | Leak::CurrentContext { error } => error,
         }
     }
@@ -124,6 +144,20 @@ impl fmt::Display for Leak {
                 f,
                 "leaked a retain of device {device}'s primary context: {error}"
             ),
+            Leak::HostMemory {
+                address,
+                size,
+                error,
+            } => {
+                write!(
+                    f,
+                    "leaked {} of the host's memory, registered at {address:#x}: {error}",
+                    Bytes(*size)
+                )
+            }
+            Leak::Stream { device, error } => {
+                write!(f, "leaked a stream of device {device}: {error}")
+            }
             Leak::CurrentContext { error } => {
                 write!(f, "a context stays current on this thread: {error}")
             }

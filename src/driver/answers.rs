@@ -7,7 +7,7 @@ use super::RawHandle;
 use crate::bytes::Bytes;
 use crate::code::Code;
 use crate::error::{Attempt, DriverFailure, Error, Result};
-use crate::sys::{CUcontext, Call};
+use crate::sys::{CUcontext, CUstream, Call};
 
 /// A count, a version or a device's number: C has it signed, but it is none below zero.
 pub(super) fn number(call: Call, value: c_int) -> Result<u32> {
@@ -64,6 +64,17 @@ pub(super) fn context(raw: CUcontext) -> Result<CUcontext> {
                 "{} gives a context when it succeeds",
                 Call::cuDevicePrimaryCtxRetain
             ),
+            "says SUCCESS and gives null".into(),
+        )),
+        false => Ok(raw),
+    }
+}
+
+/// Whether this is a stream of its own: null is the default one.
+pub(super) fn stream(raw: CUstream) -> Result<CUstream> {
+    match raw.is_null() {
+        true => Err(Error::disagreement(
+            format!("{} gives a stream when it succeeds", Call::cuStreamCreate),
             "says SUCCESS and gives null".into(),
         )),
         false => Ok(raw),

@@ -12,7 +12,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError};
 
-pub(crate) use calls::{Calls, RawHandle};
+pub(crate) use calls::{Calls, RawHandle, Stream};
 pub(crate) use contexts::{leave, Context, Contexts, Entered, Unwinding};
 pub(crate) use piece::Piece;
 

@@ -403,6 +403,59 @@ pub enum Error {
     /// The caller's closure did not come to wait for the work, or what was called to wait for it panicked.
     #[error("waiting for the work failed, everything is still mapped: {0}")]
     WaitFailed(Box<dyn std::error::Error + Send + Sync>),
+    /// A member of a group is suspended: its addresses are kept, and nothing is mapped at them.
+    #[error("the reservation of {} at {base:#x} is suspended: resume it first", Bytes(*size))]
+    Suspended {
+        /// Its base.
+        base: u64,
+        /// Bytes reserved.
+        size: usize,
+    },
+    /// A member that was to be suspended, by its key, is.
+    #[error("the reservation of {} at {base:#x} is suspended already", Bytes(*size))]
+    AlreadySuspended {
+        /// Its base.
+        base: u64,
+        /// Bytes reserved.
+        size: usize,
+    },
+    /// A member that was to be resumed, by its key, is not suspended.
+    #[error("the reservation of {} at {base:#x} is not suspended: there is nothing to resume", Bytes(*size))]
+    NotSuspended {
+        /// Its base.
+        base: u64,
+        /// Bytes reserved.
+        size: usize,
+    },
+    /// A key names nothing in this group.
+    #[error("the key names no member of this group: the member was taken out, or the key is another group's")]
+    NoSuchMember,
+    /// No member of the group has this tag.
+    #[error("no member of the group has the tag {tag:?}")]
+    NoSuchTag {
+        /// The tag asked for.
+        tag: String,
+    },
+    /// Memory that was to be suspended is held in this process by something else than its mapping.
+    #[error("the memory at {} is held in this process, by what was exported or retained of it: drop that first, or the memory would not go", Bounds::from(mapping))]
+    Held {
+        /// The mapping, as offsets.
+        mapping: Range<usize>,
+    },
+    /// Memory that was to be suspended could not be made again.
+    #[error("the memory at {} is a caller's, and its handle was lost in a failed operation: it could not be brought back", Bounds::from(mapping))]
+    Irreplaceable {
+        /// The mapping, as offsets.
+        mapping: Range<usize>,
+    },
+    /// The host has no memory for a copy.
+    #[error("the host has no {} for a copy of what is to be suspended: {why}", Bytes(*size))]
+    NoHostMemory {
+        /// Bytes asked for.
+        size: usize,
+        /// The system's answer.
+        why: std::io::Error,
+    },
     /// The driver's answer contradicts what this crate knows to be so.
     #[error("the driver and this crate disagree: {ours}, but the driver {theirs}")]
     Disagreement {

@@ -40,7 +40,7 @@ impl Reservation {
     }
 
     /// The mappings that have bytes in the range, by offset.
-    fn among(&self, range: Range<usize>) -> impl Iterator<Item = &Mapping> + '_ {
+    pub(super) fn among(&self, range: Range<usize>) -> impl Iterator<Item = &Mapping> + '_ {
         let mut rest = range;
         std::iter::from_fn(move || {
             let mapping = self.table.at(self.first_in(&rest)?)?;

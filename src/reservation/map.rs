@@ -31,12 +31,7 @@ impl Reservation {
         let granularity = || Ok(props.granularity()?.minimum());
         let granularity = self.vacant(offset, size, props.driver(), granularity)?;
         let raw = self.driver.calls().mem_create(size, props.recipe())?;
-        let memory = Memory {
-            size,
-            granularity,
-            location: props.location(),
-            handle_types: props.handle_types(),
-        };
+        let memory = Memory::of(props.recipe(), size, granularity);
         self.place(offset, memory, Backing::Owned(raw))
     }
 

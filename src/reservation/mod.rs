@@ -8,6 +8,7 @@ mod hold;
 mod lift;
 mod map;
 mod rights;
+mod suspend;
 mod table;
 mod unmap;
 mod view;
@@ -19,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use builder::ReservationBuilder;
 pub use close::CloseError;
+pub(crate) use suspend::{Segment, Waking};
 pub use view::{Elements, View};
 pub use wait::Closing;
 

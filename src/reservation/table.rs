@@ -77,6 +77,11 @@ impl<T> Table<T> {
         self.pool[span.slot as usize].as_ref()
     }
 
+    /// The entry of a span that this table gave, to be changed (but not moved or resized).
+    pub(super) fn at_mut(&mut self, span: Span) -> Option<&mut T> {
+        self.pool[span.slot as usize].as_mut()
+    }
+
     /// Puts an entry at `units` vacant units. All units lie below [`MAX_UNITS`].
     pub(super) fn insert(&mut self, unit: usize, units: usize, entry: T) {
         let slot = match self.vacant.pop() {

@@ -89,12 +89,7 @@ pub(super) fn import(
     let described = describe(driver, raw).and_then(|recipe| {
         let granularity = driver.granularity(&recipe)?.minimum();
         aligned(What::AllocationSize, size, granularity)?;
-        Ok(Memory {
-            size,
-            granularity,
-            location: recipe.location,
-            handle_types: recipe.handle_types,
-        })
+        Ok(Memory::of(&recipe, size, granularity))
     });
     match described {
         Ok(memory) => {

@@ -47,6 +47,7 @@
 //! | a device's name is refused a room of 0 bytes or less | it is taken for a boundless room, and written outside it |
 //! | of several descriptors, each mapping gets all before the next mapping gets any; which counts when one is `NOT_SUPPORTED` | each order alone was measured to end the call and to keep what was granted, not both together |
 //! | an alignment of 2^46 bytes and more is `OUT_OF_MEMORY` | so measured at 2^46 and 2^47; between 2^36 and 2^46 not measured |
+//! | registering host memory that overlaps registered memory is `HOST_MEMORY_ALREADY_REGISTERED`, unregistering what is not registered `HOST_MEMORY_NOT_REGISTERED`; registrations go with their context | as documented; not measured |
 //! | granting a device access to memory of a device that is not its peer is `INVALID_DEVICE` | not measured, but reported (pytorch/pytorch#174030) |
 //!
 //! # Safety
@@ -83,7 +84,8 @@ pub use log::{Arg, CallRecord, LogMode, Value};
 pub use misuse::{Misuse, MisuseKind};
 pub use place::{Place, Rights};
 pub use snapshot::{
-    ExportState, HandleState, MappingState, OrdinaryState, ReservationState, Snapshot,
+    ExportState, HandleState, MappingState, OrdinaryState, RegisteredState, ReservationState,
+    Snapshot,
 };
 
 use self::core::Core;

@@ -31,6 +31,8 @@ pub struct Snapshot {
     pub exports: Vec<ExportState>,
     /// Ordinary allocations, by address.
     pub ordinary: Vec<OrdinaryState>,
+    /// Registered memory of the host, by address.
+    pub registered: Vec<RegisteredState>,
     /// Free bytes of each device.
     pub free_on_devices: Vec<u64>,
     /// Free bytes of the host.
@@ -115,6 +117,16 @@ pub struct OrdinaryState {
     pub device: usize,
 }
 
+/// Memory of the host that is registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RegisteredState {
+    /// Its address.
+    pub address: u64,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
 impl Snapshot {
     /// Whether nothing is left: no address, no memory, no context, no stream, no event.
     pub fn is_empty(&self) -> bool {
@@ -132,6 +144,7 @@ impl Snapshot {
             && self.handles.is_empty()
             && self.exports.is_empty()
             && self.ordinary.is_empty()
+            && self.registered.is_empty()
     }
 }
 
@@ -173,6 +186,10 @@ impl fmt::Display for Snapshot {
         for state in &self.ordinary {
             let (address, size, device) = (state.address, Bytes(state.size), state.device);
             writeln!(f, "allocated {address:#x} {size} on device {device}")?;
+        }
+        for state in &self.registered {
+            let (address, size) = (state.address, Bytes(state.size));
+            writeln!(f, "registered {address:#x} {size}")?;
         }
         for (device, free) in self.free_on_devices.iter().enumerate() {
             writeln!(f, "free on device {device}: {}", Bytes(*free))?;

@@ -80,6 +80,9 @@ macro_rules! for_each_call {
             cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream);
             cuMemsetD8Async(to: CUdeviceptr, value: u8, size: usize, stream: CUstream);
 
+            cuMemHostRegister_v2(memory: *mut c_void, size: usize, flags: c_uint);
+            cuMemHostUnregister(memory: *mut c_void);
+
             cuStreamCreate(stream: *mut CUstream, flags: c_uint);
             cuStreamDestroy_v2(stream: CUstream);
             cuStreamSynchronize(stream: CUstream);

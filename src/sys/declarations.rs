@@ -895,6 +895,16 @@ pub struct CallTable {
             arg4: *mut CUstream_st,
         ) -> cudaError_enum,
     >,
+    pub cuMemHostRegister_v2: ::std::option::Option<
+        unsafe extern "C" fn(
+            arg1: *mut ::std::os::raw::c_void,
+            arg2: ::std::os::raw::c_ulong,
+            arg3: ::std::os::raw::c_uint,
+        ) -> cudaError_enum,
+    >,
+    pub cuMemHostUnregister: ::std::option::Option<
+        unsafe extern "C" fn(arg1: *mut ::std::os::raw::c_void) -> cudaError_enum,
+    >,
     pub cuStreamCreate: ::std::option::Option<
         unsafe extern "C" fn(
             arg1: *mut *mut CUstream_st,
@@ -925,7 +935,7 @@ pub struct CallTable {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of CallTable"][::std::mem::size_of::<CallTable>() - 432usize];
+    ["Size of CallTable"][::std::mem::size_of::<CallTable>() - 448usize];
     ["Alignment of CallTable"][::std::mem::align_of::<CallTable>() - 8usize];
     ["Offset of field: CallTable::cuInit"][::std::mem::offset_of!(CallTable, cuInit) - 0usize];
     ["Offset of field: CallTable::cuDriverGetVersion"]
@@ -1016,22 +1026,26 @@ const _: () = {
         [::std::mem::offset_of!(CallTable, cuMemcpyDtoDAsync_v2) - 344usize];
     ["Offset of field: CallTable::cuMemsetD8Async"]
         [::std::mem::offset_of!(CallTable, cuMemsetD8Async) - 352usize];
+    ["Offset of field: CallTable::cuMemHostRegister_v2"]
+        [::std::mem::offset_of!(CallTable, cuMemHostRegister_v2) - 360usize];
+    ["Offset of field: CallTable::cuMemHostUnregister"]
+        [::std::mem::offset_of!(CallTable, cuMemHostUnregister) - 368usize];
     ["Offset of field: CallTable::cuStreamCreate"]
-        [::std::mem::offset_of!(CallTable, cuStreamCreate) - 360usize];
+        [::std::mem::offset_of!(CallTable, cuStreamCreate) - 376usize];
     ["Offset of field: CallTable::cuStreamDestroy_v2"]
-        [::std::mem::offset_of!(CallTable, cuStreamDestroy_v2) - 368usize];
+        [::std::mem::offset_of!(CallTable, cuStreamDestroy_v2) - 384usize];
     ["Offset of field: CallTable::cuStreamSynchronize"]
-        [::std::mem::offset_of!(CallTable, cuStreamSynchronize) - 376usize];
+        [::std::mem::offset_of!(CallTable, cuStreamSynchronize) - 392usize];
     ["Offset of field: CallTable::cuStreamQuery"]
-        [::std::mem::offset_of!(CallTable, cuStreamQuery) - 384usize];
+        [::std::mem::offset_of!(CallTable, cuStreamQuery) - 400usize];
     ["Offset of field: CallTable::cuEventCreate"]
-        [::std::mem::offset_of!(CallTable, cuEventCreate) - 392usize];
+        [::std::mem::offset_of!(CallTable, cuEventCreate) - 408usize];
     ["Offset of field: CallTable::cuEventDestroy_v2"]
-        [::std::mem::offset_of!(CallTable, cuEventDestroy_v2) - 400usize];
+        [::std::mem::offset_of!(CallTable, cuEventDestroy_v2) - 416usize];
     ["Offset of field: CallTable::cuEventRecord"]
-        [::std::mem::offset_of!(CallTable, cuEventRecord) - 408usize];
+        [::std::mem::offset_of!(CallTable, cuEventRecord) - 424usize];
     ["Offset of field: CallTable::cuEventSynchronize"]
-        [::std::mem::offset_of!(CallTable, cuEventSynchronize) - 416usize];
+        [::std::mem::offset_of!(CallTable, cuEventSynchronize) - 432usize];
     ["Offset of field: CallTable::cuEventQuery"]
-        [::std::mem::offset_of!(CallTable, cuEventQuery) - 424usize];
+        [::std::mem::offset_of!(CallTable, cuEventQuery) - 440usize];
 };

@@ -10,11 +10,14 @@
 #![allow(unsafe_code)]
 
 mod device;
+mod host;
 mod memory;
 mod sharing;
 mod work;
 
 use std::sync::Arc;
+
+pub(crate) use host::Stream;
 
 use super::answers;
 use crate::code::Code;

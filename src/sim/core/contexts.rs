@@ -58,6 +58,7 @@ impl State {
         self.contexts[device].failed = None;
         self.clear_streams(device);
         self.clear_ordinary(device);
+        self.clear_registered(device);
     }
 
     pub(super) fn cuCtxPushCurrent_v2(&mut self, context: Token) -> Answer {

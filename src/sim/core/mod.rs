@@ -24,6 +24,7 @@ mod ledger;
 mod map;
 mod memory;
 mod ordinary;
+mod register;
 mod reserve;
 mod share;
 mod space;
@@ -55,6 +56,7 @@ use backend::Backend;
 use contexts::Context;
 use map::Mapping;
 use ordinary::Ordinary;
+use register::Registered;
 use space::Space;
 use store::Identity;
 use streams::{Event, Stream};
@@ -123,6 +125,7 @@ struct State {
     /// The current contexts of each thread that has any, top last.
     stacks: HashMap<u64, Vec<Token>>,
     ordinary: BTreeMap<u64, Ordinary>,
+    registered: BTreeMap<u64, Registered>,
     streams: BTreeMap<Token, Stream>,
     events: BTreeMap<Token, Event>,
     issued_tokens: u64,
@@ -265,6 +268,7 @@ impl State {
             contexts: vec![Context::default(); devices],
             stacks: HashMap::new(),
             ordinary: BTreeMap::new(),
+            registered: BTreeMap::new(),
             streams: BTreeMap::new(),
             events: BTreeMap::new(),
             issued_tokens: 0,

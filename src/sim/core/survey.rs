@@ -2,7 +2,8 @@
 
 use super::super::place::Place;
 use super::super::snapshot::{
-    ExportState, HandleState, MappingState, OrdinaryState, ReservationState, Snapshot,
+    ExportState, HandleState, MappingState, OrdinaryState, RegisteredState, ReservationState,
+    Snapshot,
 };
 use super::State;
 
@@ -17,6 +18,7 @@ impl State {
             handles: self.handle_states(),
             exports: self.export_states(),
             ordinary: self.ordinary_states(),
+            registered: self.registered_states(),
             free_on_devices: devices.map(free).collect(),
             free_on_host: self.free_bytes(Place::Host),
             retained_contexts: self.contexts.iter().map(|of| of.retained).collect(),
@@ -83,6 +85,16 @@ impl State {
                 address,
                 size: memory.size,
                 device: memory.device,
+            })
+            .collect()
+    }
+
+    fn registered_states(&self) -> Vec<RegisteredState> {
+        let registered = self.registered.iter();
+        registered
+            .map(|(&address, range)| RegisteredState {
+                address,
+                size: range.size,
             })
             .collect()
     }
