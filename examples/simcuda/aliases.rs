@@ -4,7 +4,7 @@
 //! addresses. Programs that look them up by hand today mean what `cuda.h` means by the name, which is the newest
 //! version.
 
-use std::ffi::c_void;
+use std::ffi::{c_uint, c_void};
 
 use cuda_vmm::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUresult, CUstream, CUuuid, Call};
 
@@ -41,6 +41,7 @@ alias! {
     cuMemcpyHtoDAsync = cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, size: usize, stream: CUstream);
     cuMemcpyDtoHAsync = cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, size: usize, stream: CUstream);
     cuMemcpyDtoDAsync = cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream);
+    cuMemHostRegister = cuMemHostRegister_v2(memory: *mut c_void, size: usize, flags: c_uint);
     cuStreamDestroy = cuStreamDestroy_v2(stream: CUstream);
     cuEventDestroy = cuEventDestroy_v2(event: CUevent);
 }

@@ -196,7 +196,6 @@ impl ElasticRange {
     }
 
     /// For the layers above, which put back whatever they take out.
-    #[allow(dead_code)] // Its first user comes with suspending.
     pub(crate) fn reservation_mut(&mut self) -> &mut Reservation {
         &mut self.reservation
     }

@@ -145,7 +145,7 @@ impl Reservation {
     }
 
     /// From the first mapping that starts in a range to the end of the last one.
-    fn hull(&self, range: &Range<usize>) -> Option<Range<usize>> {
+    pub(super) fn hull(&self, range: &Range<usize>) -> Option<Range<usize>> {
         let first = self.first_mapping_in(range)?.offset();
         let last = self.table.last_up_to((range.end - 1) / self.unit)?;
         Some(first..self.bytes(last).end)

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use builder::ReservationBuilder;
 pub use close::CloseError;
-pub(crate) use suspend::{Segment, Waking};
+pub(crate) use suspend::{LetGo, Segment, Waking};
 pub use view::{Elements, View};
 pub use wait::Closing;
 

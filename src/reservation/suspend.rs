@@ -86,21 +86,21 @@ impl Reservation {
     /// The handles are released first, which frees nothing and can be taken back, and all is unmapped last, by one call
     /// from the first mapping to the last: the driver passes over the holes between them.
     pub(crate) fn take_down(&mut self) -> Result<LetGo> {
-        let Some(hull) = self.hull() else {
+        let Some(hull) = self.hull(&(0..self.size)) else {
             return Ok(LetGo::default());
         };
         let let_go = self.would_let_go();
-        if let Err((at, error)) = self.in_order(Mapping::release_own_handle) {
-            self.doubt_those(at..at + 1, &error);
-            return Err(error.with_undo(self.take_all_back()));
+        if let Err((at, error)) = self.each(hull.clone(), Mapping::release_own_handle) {
+            self.doubt(at..at + 1, &error);
+            return Err(error.with_undo(self.take_back(hull.start..at)));
         }
         let unmapped = self
             .driver
             .calls()
             .mem_unmap(self.address(hull.start), hull.len());
         if let Err(error) = unmapped {
-            self.doubt_those(hull, &error);
-            return Err(error.with_undo(self.take_all_back()));
+            self.doubt(hull.clone(), &error);
+            return Err(error.with_undo(self.take_back(hull)));
         }
         self.table.iter_mut().for_each(Mapping::fall_asleep);
         Ok(let_go)
@@ -300,13 +300,6 @@ impl Reservation {
         runs
     }
 
-    /// From the first mapping to the end of the last.
-    fn hull(&self) -> Option<Range<usize>> {
-        let first = self.table.first_from(0)?;
-        let last = self.table.last_up_to(self.size / self.unit)?;
-        Some(first.start * self.unit..last.end * self.unit)
-    }
-
     fn would_let_go(&self) -> LetGo {
         let mut let_go = LetGo::default();
         let mut seen = HashSet::new();
@@ -320,42 +313,5 @@ impl Reservation {
             }
         }
         let_go
-    }
-
-    /// Does something with each mapping, by offset, up to the first failure, whose offset is given.
-    fn in_order(
-        &mut self,
-        mut action: impl FnMut(&mut Mapping) -> Result<()>,
-    ) -> Result<(), (usize, Error)> {
-        let mut next = self.table.first_from(0);
-        while let Some(span) = next {
-            if let Some(mapping) = self.table.at_mut(span) {
-                action(mapping).map_err(|error| (mapping.offset(), error))?;
-            }
-            next = self.table.first_from(span.end);
-        }
-        Ok(())
-    }
-
-    /// Takes back the handles that were released, and gives what could not be.
-    fn take_all_back(&mut self) -> Vec<Error> {
-        let mut failures = Vec::new();
-        let all = self.in_order(|mapping| {
-            failures.extend(mapping.retain_handle().err());
-            Ok(())
-        });
-        debug_assert!(all.is_ok());
-        failures
-    }
-
-    /// Puts the mappings in a range into quarantine if the driver's answer contradicts what is known of them.
-    fn doubt_those(&mut self, range: Range<usize>, error: &Error) {
-        if error.is_disagreement() {
-            for mapping in self.table.iter_mut() {
-                if range.contains(&mapping.offset()) {
-                    mapping.quarantine();
-                }
-            }
-        }
     }
 }

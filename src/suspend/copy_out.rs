@@ -1,4 +1,4 @@
-//! Contents to the host: all members' before any memory goes.
+//! Backup to the host: all members' before any memory goes.
 
 use super::host::{Block, HostCopy, Piece};
 use super::lane::{all, Lane};

@@ -78,14 +78,6 @@ impl Block {
         Ok(())
     }
 
-    /// Gives the memory back to the system; after a failure of the driver's it is here again.
-    fn give_back(self) -> Result<(), (Block, Error)> {
-        match self.let_go() {
-            Ok(()) => Ok(()),
-            Err(error) => Err((self, error)),
-        }
-    }
-
     /// Takes it from the driver, so that dropping the pages is all that is left to do.
     fn let_go(&self) -> Result<()> {
         match self.registered.load(Ordering::Relaxed) {
@@ -269,8 +261,8 @@ impl Pool {
 
     /// Gives blocks back. What the driver does not let go stays here, where [`trim`](Self::trim) finds it.
     fn discard(&mut self, blocks: Vec<Block>) {
-        for block in blocks {
-            if let Err((mut block, _)) = block.give_back() {
+        for mut block in blocks {
+            if block.let_go().is_err() {
                 block.fresh = false;
                 self.free.push(block);
             }
@@ -281,10 +273,9 @@ impl Pool {
     pub(super) fn trim(&mut self) -> (usize, Vec<Error>) {
         let (mut bytes, mut failures) = (0, Vec::new());
         for block in std::mem::take(&mut self.free) {
-            let size = block.size;
-            match block.give_back() {
-                Ok(()) => bytes += size,
-                Err((block, error)) => {
+            match block.let_go() {
+                Ok(()) => bytes += block.size,
+                Err(error) => {
                     failures.push(error);
                     self.free.push(block);
                 }

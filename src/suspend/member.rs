@@ -4,21 +4,24 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 
-use crate::error::Error;
-use crate::reservation::{CloseError, Reservation};
+use crate::elastic::ElasticRange;
+use crate::error::{Error, Result};
+use crate::reservation::{CloseError, LetGo, Reservation};
 
-/// What a [`Group`](super::Group) can own: a [`Reservation`]. Implemented here alone.
+/// What a [`Group`](super::Group) can own: a [`Reservation`] or an [`ElasticRange`]. Implemented here alone.
 pub trait Member: sealed::Sealed + 'static {}
 
 impl Member for Reservation {}
 
+impl Member for ElasticRange {}
+
 /// What is to become of the contents of a member's memory while it is suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Contents {
+pub enum Backup {
     /// They go with the memory. Resumed, it reads as zero.
-    Drop,
+    None,
     /// They are copied to memory of the host, and back.
-    Keep,
+    Host,
 }
 
 /// Names a member of a group, whatever it is.
@@ -118,43 +121,61 @@ impl<'a, const N: usize> From<&'a [MemberId; N]> for Select<'a> {
 
 /// A member of any kind.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // There are few, each in a place of its own.
 pub(super) enum AnyMember {
     Reservation(Reservation),
+    Elastic(ElasticRange),
 }
 
 impl AnyMember {
     pub(super) fn reservation(&self) -> &Reservation {
         match self {
             AnyMember::Reservation(reservation) => reservation,
+            AnyMember::Elastic(range) => range.reservation(),
         }
     }
 
     pub(super) fn reservation_mut(&mut self) -> &mut Reservation {
         match self {
             AnyMember::Reservation(reservation) => reservation,
+            AnyMember::Elastic(range) => range.reservation_mut(),
         }
     }
 
-    /// Closes it; after a failure it is here again, with what is left of it.
-    pub(super) fn close(self) -> Result<(), (AnyMember, Vec<Error>)> {
-        match self {
-            AnyMember::Reservation(reservation) => reservation.close().map_err(|unclosed| {
-                let CloseError {
-                    error,
-                    further,
-                    reservation,
-                    ..
-                } = *unclosed;
-                let errors = std::iter::once(error).chain(further).collect();
-                (AnyMember::Reservation(reservation), errors)
-            }),
-        }
+    /// Takes its memory out, what it has in a cache first.
+    pub(super) fn take_down(&mut self) -> Result<LetGo> {
+        let cached = match self {
+            AnyMember::Reservation(_) => 0,
+            AnyMember::Elastic(range) => range.trim(0)?,
+        };
+        let mut let_go = self.reservation_mut().take_down()?;
+        let_go.given_back += cached;
+        Ok(let_go)
+    }
+
+    /// Closes it; after a failure it is here again, with what is left of it: of an elastic range the reservation.
+    pub(super) fn close(self) -> Result<(), Box<(AnyMember, Vec<Error>)>> {
+        let closed = match self {
+            AnyMember::Reservation(reservation) => reservation.close(),
+            AnyMember::Elastic(range) => range.close(),
+        };
+        closed.map_err(|unclosed| {
+            let CloseError {
+                error,
+                further,
+                reservation,
+                ..
+            } = *unclosed;
+            let errors = std::iter::once(error).chain(further).collect();
+            Box::new((AnyMember::Reservation(reservation), errors))
+        })
     }
 }
 
 pub(super) mod sealed {
     use super::AnyMember;
     use crate::driver::Driver;
+    use crate::elastic::ElasticRange;
     use crate::reservation::Reservation;
 
     #[allow(private_interfaces)] // Nobody outside can name what it is made into, nor implement this.
@@ -163,35 +184,45 @@ pub(super) mod sealed {
         fn into_any(self) -> AnyMember;
         fn of(any: &AnyMember) -> Option<&Self>;
         fn of_mut(any: &mut AnyMember) -> Option<&mut Self>;
-        fn from_any(any: AnyMember) -> Result<Self, AnyMember>;
+        fn from_any(any: AnyMember) -> Option<Self>;
     }
 
-    #[allow(private_interfaces)]
-    impl Sealed for Reservation {
-        fn driver(&self) -> &Driver {
-            self.driver()
-        }
+    macro_rules! sealed {
+        ($member:ty, $kind:ident: $one:ident => $driver:expr) => {
+            #[allow(private_interfaces)]
+            impl Sealed for $member {
+                fn driver(&self) -> &Driver {
+                    let $one = self;
+                    $driver
+                }
 
-        fn into_any(self) -> AnyMember {
-            AnyMember::Reservation(self)
-        }
+                fn into_any(self) -> AnyMember {
+                    AnyMember::$kind(self)
+                }
 
-        fn of(any: &AnyMember) -> Option<&Self> {
-            match any {
-                AnyMember::Reservation(reservation) => Some(reservation),
+                fn of(any: &AnyMember) -> Option<&Self> {
+                    match any {
+                        AnyMember::$kind(member) => Some(member),
+                        _ => None,
+                    }
+                }
+
+                fn of_mut(any: &mut AnyMember) -> Option<&mut Self> {
+                    match any {
+                        AnyMember::$kind(member) => Some(member),
+                        _ => None,
+                    }
+                }
+
+                fn from_any(any: AnyMember) -> Option<Self> {
+                    match any {
+                        AnyMember::$kind(member) => Some(member),
+                        _ => None,
+                    }
+                }
             }
-        }
-
-        fn of_mut(any: &mut AnyMember) -> Option<&mut Self> {
-            match any {
-                AnyMember::Reservation(reservation) => Some(reservation),
-            }
-        }
-
-        fn from_any(any: AnyMember) -> Result<Self, AnyMember> {
-            match any {
-                AnyMember::Reservation(reservation) => Ok(reservation),
-            }
-        }
+        };
     }
+    sealed!(Reservation, Reservation: kv => kv.driver());
+    sealed!(ElasticRange, Elastic: range => range.reservation().driver());
 }

@@ -1,13 +1,13 @@
 //! Memory that goes while nobody needs it, and comes back at the same addresses.
 //!
-//! A [`Group`] owns reservations. [`suspend`](Group::suspend) takes their memory away and gives it to the driver, for
+//! A [`Group`] owns reservations and elastic ranges. [`suspend`](Group::suspend) takes their memory away and gives it to the driver, for
 //! other processes to use; the addresses, the shape and the rights stay. [`resume`](Group::resume) puts memory back in
-//! the same places, so that every address that anybody noted means what it meant. Contents go, or are kept on the host,
+//! the same places, so that every address that anybody noted means what it meant. Backup go, or are kept on the host,
 //! as was said of each member.
 //!
 //! ```
 //! # use cuda_vmm::{sim::Simulation, Access, AllocationProps, Driver, Error, Reservation};
-//! use cuda_vmm::suspend::{Contents, Group};
+//! use cuda_vmm::suspend::{Backup, Group};
 //!
 //! # let sim = Simulation::new();
 //! # let driver = Driver::simulated(&sim)?;
@@ -19,8 +19,8 @@
 //! # cache.map(0, 8 << 20, &props)?;
 //! weights.write(0, b"learnt")?;
 //! let mut engine = Group::new(&driver);
-//! let weights = engine.add(weights, "weights", Contents::Keep)?;
-//! let cache = engine.add(cache, "cache", Contents::Drop)?;
+//! let weights = engine.add(weights, "weights", Backup::Host)?;
+//! let cache = engine.add(cache, "cache", Backup::None)?;
 //!
 //! let asleep = engine.suspend("cache")?;
 //! assert_eq!(asleep.given_back, 8 << 20);
@@ -62,11 +62,11 @@
 //!
 //! Memory that was exported may be kept by a descriptor somewhere, and the importers keep it; resumed, the member has
 //! other memory than they. It has to be exported again. A [`MappingId`](crate::MappingId) names the same mapping as
-//! before. What was mapped inside of the reservation by raw calls, past this crate, is unmapped and lost.
+//! before. An elastic range lets go of what it has cached, and keeps what is committed. What was mapped inside of the reservation by raw calls, past this crate, is unmapped and lost.
 //!
 //! # Host memory
 //!
-//! Contents are kept in ordinary memory of the process, in huge pages where the kernel gives them, which is touched by
+//! Backup are kept in ordinary memory of the process, in huge pages where the kernel gives them, which is touched by
 //! several threads, registered with the driver (`cuMemHostRegister`) and copied to, all at once, block by block. That
 //! is what costs in the first cycle; copies run at the speed of the bus. With
 //! [`keep_host_memory`](Group::keep_host_memory) the next cycle reuses it. The system may give out more memory than it
@@ -86,7 +86,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use member::{Contents, Key, Member, MemberId, Select};
+pub use member::{Backup, Key, Member, MemberId, Select};
 pub use outline::{MappingOutline, Outline};
 pub use report::{Incomplete, NotAdded, Resumed, Suspended, Unclosed};
 
@@ -96,7 +96,7 @@ use crate::reservation::Reservation;
 use host::{HostCopy, Pool};
 use member::AnyMember;
 
-/// Reservations that are suspended and resumed together, or by tag, or one by one.
+/// Reservations and elastic ranges that are suspended and resumed together, or by tag, or one by one.
 ///
 /// Dropping it drops its members, awake or asleep: addresses and contents on the host go.
 pub struct Group {
@@ -113,7 +113,7 @@ pub struct Group {
 struct Slot {
     member: AnyMember,
     tag: String,
-    contents: Contents,
+    backup: Backup,
     state: State,
 }
 
@@ -122,6 +122,9 @@ enum State {
     /// With its contents, if they are kept.
     Asleep(Option<HostCopy>),
 }
+
+/// The members that an operation changes, and those that are so already.
+type Chosen = (Vec<u64>, Vec<MemberId>);
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -171,18 +174,18 @@ impl Group {
         &mut self,
         member: M,
         tag: impl Into<String>,
-        contents: Contents,
-    ) -> Result<Key<M>, NotAdded<M>> {
+        backup: Backup,
+    ) -> Result<Key<M>, Box<NotAdded<M>>> {
         if !member.driver().is_same(&self.driver) {
             let error = Error::ForeignDriver;
-            return Err(NotAdded { error, member });
+            return Err(Box::new(NotAdded { error, member }));
         }
         let number = self.next;
         self.next += 1;
         let slot = Slot {
             member: member.into_any(),
             tag: tag.into(),
-            contents,
+            backup,
             state: State::Awake,
         };
         self.slots.insert(number, slot);
@@ -197,8 +200,8 @@ impl Group {
     pub fn remove<M: Member>(&mut self, key: &Key<M>) -> Result<M> {
         self.awake(key.id)?;
         let slot = self.slots.remove(&key.id.number);
-        let member = slot.ok_or(Error::NoSuchMember)?.member;
-        M::from_any(member).map_err(|_| Error::NoSuchMember)
+        slot.and_then(|slot| M::from_any(slot.member))
+            .ok_or(Error::NoSuchMember)
     }
 
     /// A member that is awake.
@@ -265,7 +268,7 @@ impl Group {
     }
 
     /// Gives the host memory that is kept for later back to the system (`cuMemHostUnregister`), and tells how many
-    /// bytes that was. Contents of members that sleep stay.
+    /// bytes that was. Backup of members that sleep stay.
     ///
     /// # Errors
     ///
@@ -293,7 +296,7 @@ impl Group {
             let Slot {
                 member,
                 tag,
-                contents,
+                backup,
                 state,
             } = slot;
             match member.close() {
@@ -302,12 +305,13 @@ impl Group {
                         self.pool.hold(copy.blocks);
                     }
                 }
-                Err((member, errors)) => {
+                Err(unclosed) => {
+                    let (member, errors) = *unclosed;
                     failures.extend(errors);
                     let slot = Slot {
                         member,
                         tag,
-                        contents,
+                        backup,
                         state,
                     };
                     left.insert(number, slot);
@@ -370,7 +374,7 @@ impl Group {
     }
 
     /// The chosen members that are to change, and those that need not: awake ones change when they are to be suspended.
-    fn chosen(&self, which: Select<'_>, to_suspend: bool) -> Result<(Vec<u64>, Vec<MemberId>)> {
+    fn chosen(&self, which: Select<'_>, to_suspend: bool) -> Result<Chosen> {
         let numbers: Vec<u64> = match which {
             Select::All => self.slots.keys().copied().collect(),
             Select::Tag(tag) => self.tagged(tag)?,

@@ -1,9 +1,8 @@
 //! Suspending: contents to the host, then the memory away.
 
-use super::member::{Contents, MemberId, Select};
+use super::member::{Backup, MemberId, Select};
 use super::report::{Incomplete, Suspended};
-use super::{Group, State};
-use crate::error::Result;
+use super::{Chosen, Group, State};
 use crate::fence::Fence;
 use crate::reservation::Reservation;
 
@@ -13,7 +12,7 @@ impl Group {
     /// Does not wait for work that uses the memory, which would lose its context: see
     /// [`suspend_after`](Self::suspend_after).
     ///
-    /// Contents that are to be kept are copied first, those of all members. If a copy fails, nothing was done. Then the
+    /// Backup that are to be kept are copied first, those of all members. If a copy fails, nothing was done. Then the
     /// members go to sleep one after the other, each whole or not at all.
     ///
     /// # Errors
@@ -59,15 +58,10 @@ impl Group {
     }
 
     /// The members that are to be suspended and can be, and those that are already.
-    fn to_suspend(
-        &self,
-        which: Select<'_>,
-    ) -> Result<(Vec<u64>, Vec<MemberId>), Box<Incomplete<Suspended>>> {
+    fn to_suspend(&self, which: Select<'_>) -> Result<Chosen, Box<Incomplete<Suspended>>> {
         let checked = self.chosen(which, true).and_then(|(numbers, already)| {
-            let members = numbers.iter().filter_map(|number| self.member(*number));
-            members
-                .map(Reservation::can_be_taken_down)
-                .collect::<Result<()>>()?;
+            let mut members = numbers.iter().filter_map(|number| self.member(*number));
+            members.try_for_each(Reservation::can_be_taken_down)?;
             Ok((numbers, already))
         });
         checked.map_err(|error| Incomplete::before(error, Vec::new()))
@@ -95,7 +89,8 @@ impl Group {
             }
         };
         for (at, number) in numbers.iter().enumerate() {
-            let taken = self.member_mut(*number).map(Reservation::take_down);
+            let slot = self.slots.get_mut(number);
+            let taken = slot.map(|slot| slot.member.take_down());
             match taken {
                 Some(Ok(let_go)) => {
                     let is_it = |one: &super::copy_out::Outgoing| one.number == *number;
@@ -122,6 +117,6 @@ impl Group {
 
     fn keeps(&self, number: u64) -> bool {
         let slot = self.slots.get(&number);
-        slot.is_some_and(|slot| slot.contents == Contents::Keep)
+        slot.is_some_and(|slot| slot.backup == Backup::Host)
     }
 }

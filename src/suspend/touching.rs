@@ -91,7 +91,10 @@ impl<'a> Touching<'a> {
     }
 
     fn run(&self) {
-        while !self.stop.load(Ordering::Relaxed) && self.step() {}
+        let mut more = true;
+        while more && !self.stop.load(Ordering::Relaxed) {
+            more = self.step();
+        }
     }
 
     /// Touches the next slice; `false` if there is none.

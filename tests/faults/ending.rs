@@ -87,8 +87,7 @@ fn again(end: &End, mut stage: Stage, ended: bool) {
         .map(|mapping| (mapping.address, mapping.size as usize))
         .collect();
     let held: Vec<_> = stage
-        .kv
-        .iter()
+        .reservations()
         .flat_map(|kv| kv.mappings())
         .map(|mapping| (mapping.address(), mapping.size()))
         .collect();

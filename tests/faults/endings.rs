@@ -8,6 +8,7 @@ use cuda_vmm::sys::Call;
 use cuda_vmm::{Allocation, CloseError, Error, Fence, Reservation};
 
 use crate::leaks;
+use crate::on_groups;
 use crate::on_ranges;
 use crate::on_sharing;
 use crate::stage::{Stage, G};
@@ -175,6 +176,18 @@ fn drop_reservation(stage: &mut Stage) -> Said {
     Said::Leaks(leaks::take())
 }
 
+/// An error and all that is attached to it.
+pub fn flat(error: Error) -> Vec<Error> {
+    match error {
+        Error::NotUndone(parts) => {
+            let mut errors = vec![parts.error];
+            errors.extend(parts.undo);
+            errors
+        }
+        error => vec![error],
+    }
+}
+
 pub const ALL: &[End] = &[
     end("Reservation::close", "of all backings", furnished, close),
     end(
@@ -230,6 +243,24 @@ pub const ALL: &[End] = &[
         "with a quarantine",
         quarantined,
         drop_reservation,
+    ),
+    end(
+        "Group::trim",
+        "of two blocks",
+        on_groups::keeping,
+        on_groups::trim,
+    ),
+    end(
+        "Group::close",
+        "awake, with host memory",
+        on_groups::keeping,
+        on_groups::close,
+    ),
+    end(
+        "Group::close",
+        "asleep, with contents",
+        on_groups::asleep,
+        on_groups::close,
     ),
     end(
         "ElasticRange::close",

@@ -94,7 +94,10 @@ fn passed(record: &CallRecord, attempt: &Attempt) {
         Value::Null => Some(0),
         _ => None,
     };
-    let address = || number("address").or_else(|| number("to"));
+    let address = || {
+        let names = ["address", "to", "memory"];
+        names.into_iter().find_map(number)
+    };
     match *attempt {
         Attempt::Plain => {}
         Attempt::Device { ordinal } => {
@@ -104,11 +107,14 @@ fn passed(record: &CallRecord, attempt: &Attempt) {
         Attempt::Range { address: at, size } => {
             // A copy to the host is from the address.
             let given = match record.call {
-                Call::cuMemcpyDtoH_v2 => number("from"),
+                Call::cuMemcpyDtoH_v2 | Call::cuMemcpyDtoHAsync_v2 => number("from"),
                 _ => address(),
             };
             assert_eq!(given, Some(at), "{record}");
-            assert_eq!(number("size").unwrap_or(0), size as u64, "{record}");
+            // Unregistering is told no size.
+            if record.call != Call::cuMemHostUnregister {
+                assert_eq!(number("size").unwrap_or(0), size as u64, "{record}");
+            }
         }
         Attempt::Handle { .. } => assert_eq!(record.call, Call::cuMemRelease),
         Attempt::Share { handle_type, .. } => {

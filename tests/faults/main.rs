@@ -17,6 +17,7 @@ mod ending;
 mod endings;
 mod expect;
 mod leaks;
+mod on_groups;
 mod on_ranges;
 mod on_reservations;
 mod on_sharing;

@@ -17,7 +17,7 @@ fn free_address() -> u64 {
 }
 
 /// A row that was written to, so that its device's context is retained.
-fn in_use(stage: &mut Stage) {
+pub fn in_use(stage: &mut Stage) {
     a_row(stage);
     stage.kv().write(0, b"first").unwrap();
 }

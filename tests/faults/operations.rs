@@ -9,6 +9,7 @@ use cuda_vmm::sys::{CUdevice_attribute, CUresult, Call};
 use cuda_vmm::{Allocation, AllocationProps, Driver, Error, HandleTypes};
 
 use crate::expect;
+use crate::on_groups;
 use crate::on_ranges;
 use crate::on_reservations;
 use crate::on_sharing;
@@ -136,6 +137,7 @@ pub fn all() -> impl Iterator<Item = &'static Operation> {
         .chain(on_reservations::OPERATIONS)
         .chain(on_ranges::OPERATIONS)
         .chain(on_sharing::OPERATIONS)
+        .chain(on_groups::OPERATIONS)
 }
 
 fn nothing(_: &mut Stage) {}

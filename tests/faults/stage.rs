@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use cuda_vmm::share::{ExportedSpan, FabricExport, Kept, ReadOnlySpan, SpanSource};
 use cuda_vmm::sim::{LogMode, SimDevice, Simulation, Snapshot};
+use cuda_vmm::suspend::{Group, Key};
 use cuda_vmm::sys::{CUresult, DriverCalls};
 use cuda_vmm::{
     Access, Allocation, AllocationProps, Device, Driver, ElasticRange, MappingId, Reservation,
@@ -38,6 +39,7 @@ pub type Parcel = (Vec<u8>, Vec<OwnedFd>, Kept);
 
 /// What is dropped first stands first: what was made through a driver goes before it.
 pub struct Stage {
+    pub group: Option<(Group, Key<Reservation>)>,
     pub kv: Option<Reservation>,
     pub other: Option<Reservation>,
     pub range: Option<ElasticRange>,
@@ -78,6 +80,7 @@ impl Stage {
         let driver = Driver::simulated(&sim).expect("no fault is pending");
         let devices = driver.devices().collect::<Result<_, _>>().unwrap();
         Stage {
+            group: None,
             kv: None,
             other: None,
             range: None,
@@ -108,6 +111,11 @@ impl Stage {
 
     pub fn kv(&mut self) -> &mut Reservation {
         self.kv.as_mut().expect("the preparation reserves")
+    }
+
+    pub fn group(&mut self) -> &mut Group {
+        let (group, _) = self.group.as_mut().expect("the preparation makes one");
+        group
     }
 
     pub fn range(&mut self) -> &mut ElasticRange {
@@ -146,6 +154,11 @@ impl Stage {
     /// All that the crate itself says of the state.
     pub fn view(&self) -> String {
         let mut view = format!("driver: {} quarantined\n", self.driver().quarantined());
+        if let Some((group, key)) = &self.group {
+            let outline = group.outline(key.id());
+            let parts: Vec<_> = outline.iter().flat_map(|one| one.mappings()).collect();
+            view += &format!("{group:?}\n{parts:?}\n");
+        }
         if let Some(range) = &self.range {
             view += &format!("{range}{range:?}\n");
         }
@@ -167,15 +180,27 @@ impl Stage {
         view
     }
 
-    fn reservations(&self) -> impl Iterator<Item = &Reservation> {
+    /// The reservations that have memory: those of the stage, and a group's member that is awake.
+    pub fn reservations(&self) -> impl Iterator<Item = &Reservation> {
         let of_range = self.range.iter().map(ElasticRange::reservation);
-        self.kv.iter().chain(&self.other).chain(of_range)
+        let grouped = self.group.iter();
+        let awake = grouped.filter_map(|(group, key)| group.get(key).ok());
+        self.kv
+            .iter()
+            .chain(&self.other)
+            .chain(of_range)
+            .chain(awake)
     }
 
     /// Pieces that the crate keeps because the driver would not take them.
     pub fn quarantined(&self) -> usize {
         let held = self.reservations().map(Reservation::quarantined);
-        self.driver().quarantined() + held.sum::<usize>()
+        let asleep = self
+            .group
+            .iter()
+            .filter(|(group, key)| group.get(key).is_err());
+        let asleep = asleep.map(|(group, _)| group.quarantined());
+        self.driver().quarantined() + held.chain(asleep).sum::<usize>()
     }
 
     /// Ends everything in the ordinary way, with a driver that refuses nothing, and demands that nothing is left.
@@ -187,6 +212,9 @@ impl Stage {
     /// Ends everything in the ordinary way, with a driver that refuses nothing, and gives what is left.
     pub fn wind_up(mut self) -> Snapshot {
         self.sim.clear_faults();
+        if let Some((group, _)) = self.group.take() {
+            group.close().unwrap();
+        }
         for kv in [self.kv.take(), self.other.take()].into_iter().flatten() {
             kv.close().unwrap();
         }

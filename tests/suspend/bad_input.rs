@@ -1,7 +1,7 @@
 //! What cannot be meant: each mistake an error of its own, before any driver call, with nothing changed.
 
 use cuda_vmm::sim::{Fault, Simulation};
-use cuda_vmm::suspend::{Contents, Group, Select};
+use cuda_vmm::suspend::{Backup, Group, Select};
 use cuda_vmm::sys::Call;
 use cuda_vmm::{Driver, Error};
 
@@ -87,9 +87,7 @@ fn resuming_what_was_never_suspended(ground: &Ground) {
 fn keys_that_name_nothing(ground: &Ground) {
     let mut pair = Pair::new(ground);
     let mut other = Group::new(&ground.driver);
-    let theirs = other
-        .add(ground.reserve(1), "cache", Contents::Drop)
-        .unwrap();
+    let theirs = other.add(ground.reserve(1), "cache", Backup::None).unwrap();
     let nobody = |error: &Error| assert!(matches!(error, Error::NoSuchMember), "{error:?}");
     nobody(&refused(ground, || pair.group.suspend(&theirs)).error);
     nobody(&refused(ground, || pair.group.resume(&theirs)).error);
@@ -103,7 +101,7 @@ fn keys_that_name_nothing(ground: &Ground) {
     let kv = other.remove(&theirs).unwrap();
     nobody(&refused(ground, || other.get(&theirs).map(drop)));
     // Taken in again it is another member.
-    let again = other.add(kv, "cache", Contents::Drop).unwrap();
+    let again = other.add(kv, "cache", Backup::None).unwrap();
     assert_ne!(again.id(), theirs.id());
     nobody(&refused(ground, || other.suspend(&theirs)).error);
     other.close().unwrap();
@@ -128,7 +126,7 @@ fn a_member_of_another_driver(ground: &Ground) {
     let mut group = Group::new(&other);
     let kv = ground.reserve(1);
     let base = kv.base();
-    let error = refused(ground, || group.add(kv, "cache", Contents::Drop));
+    let error = refused(ground, || group.add(kv, "cache", Backup::None));
     assert!(matches!(error.error, Error::ForeignDriver));
     assert_eq!(error.member.base(), base);
     assert_eq!(group.members().count(), 0);
@@ -145,7 +143,7 @@ fn a_quarantined_mapping(ground: &Ground) {
     kv.map(14 * g, g, &ground.props()).unwrap_err();
     assert_eq!(kv.quarantined(), 1);
     let mut group = Group::new(&ground.driver);
-    let key = group.add(kv, "cache", Contents::Drop).unwrap();
+    let key = group.add(kv, "cache", Backup::None).unwrap();
     let error = refused(ground, || group.suspend(&key));
     match error.error {
         Error::Quarantined { mapping } => assert_eq!(mapping, 14 * g..15 * g),

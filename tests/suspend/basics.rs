@@ -1,6 +1,6 @@
 //! What suspending and resuming do, and what they say of it.
 
-use cuda_vmm::suspend::{Contents, Group, Select};
+use cuda_vmm::suspend::{Backup, Group, Select};
 use cuda_vmm::Error;
 
 use crate::ground::Ground;
@@ -59,7 +59,7 @@ fn the_free_bytes_rise_and_fall(ground: &Ground) {
     let mut kv = ground.reserve(32);
     kv.map(0, size, &ground.props()).unwrap();
     let mut group = Group::new(&ground.driver);
-    let key = group.add(kv, "cache", Contents::Drop).unwrap();
+    let key = group.add(kv, "cache", Backup::None).unwrap();
     let awake = ground.free();
     let done = group.suspend(&key).unwrap();
     let asleep = ground.free();
@@ -81,8 +81,8 @@ fn by_tag_by_key_by_list(ground: &Ground) {
     let mut pair = Pair::new(ground);
     let (kept, dropped) = (pair.kept.id(), pair.dropped.id());
     assert_eq!(pair.group.suspend("cache").unwrap().members, [dropped]);
-    assert_eq!(pair.group.is_suspended(kept).unwrap(), false);
-    assert_eq!(pair.group.is_suspended(dropped).unwrap(), true);
+    assert!(!pair.group.is_suspended(kept).unwrap());
+    assert!(pair.group.is_suspended(dropped).unwrap());
     let key = pair.kept;
     assert_eq!(pair.group.suspend(&key).unwrap().members, [kept]);
     assert_eq!(pair.group.resume("weights").unwrap().members, [kept]);
@@ -170,7 +170,7 @@ fn a_member_is_changed(ground: &Ground) {
     let g = ground.g;
     let mut group = Group::new(&ground.driver);
     let key = group
-        .add(ground.reserve(SIZE), "cache", Contents::Keep)
+        .add(ground.reserve(SIZE), "cache", Backup::Host)
         .unwrap();
     let mut expected = Vec::new();
     for round in 0..4 {
@@ -200,7 +200,7 @@ fn empty_members_and_groups(ground: &Ground) {
     let mut group = Group::new(&ground.driver);
     assert_eq!(group.suspend(Select::All).unwrap(), Default::default());
     assert_eq!(group.resume(Select::All).unwrap(), Default::default());
-    for contents in [Contents::Keep, Contents::Drop] {
+    for contents in [Backup::Host, Backup::None] {
         let key = group.add(ground.reserve(1), "empty", contents).unwrap();
         let calls = ground.calls();
         let done = group.suspend(&key).unwrap();

@@ -1,6 +1,6 @@
-//! Contents: kept over any number of blocks and seams, or gone without a trace.
+//! Backup: kept over any number of blocks and seams, or gone without a trace.
 
-use cuda_vmm::suspend::{Contents, Group, Select};
+use cuda_vmm::suspend::{Backup, Group, Select};
 use cuda_vmm::{Access, Reservation};
 
 use crate::ground::Ground;
@@ -32,7 +32,7 @@ fn across_seams(ground: &Ground) {
         kv.write(0, &bytes[0]).unwrap();
         kv.write(4 * g, &bytes[1]).unwrap();
         let mut group = Group::new(&ground.driver).host_block(block);
-        let key = group.add(kv, "weights", Contents::Keep).unwrap();
+        let key = group.add(kv, "weights", Backup::Host).unwrap();
         for _ in 0..2 {
             group.suspend(&key).unwrap();
             group.resume(&key).unwrap();
@@ -52,7 +52,7 @@ fn dropped_reads_as_zero(ground: &Ground) {
     kv.map(0, size, &ground.props()).unwrap();
     kv.fill(0, size, 0xa5).unwrap();
     let mut group = Group::new(&ground.driver);
-    let key = group.add(kv, "cache", Contents::Drop).unwrap();
+    let key = group.add(kv, "cache", Backup::None).unwrap();
     for _ in 0..8 {
         group.suspend(&key).unwrap();
         group.resume(&key).unwrap();
@@ -79,7 +79,7 @@ fn of_two_devices(ground: &Ground) {
         kv.write(at * g, &pattern(7, at, g)).unwrap();
     }
     let mut group = Group::new(&ground.driver).host_block(3 * g);
-    let key = group.add(kv, "weights", Contents::Keep).unwrap();
+    let key = group.add(kv, "weights", Backup::Host).unwrap();
     for _ in 0..2 {
         assert_eq!(group.suspend(&key).unwrap().copied, 4 * g);
         group.resume(&key).unwrap();
@@ -103,7 +103,7 @@ fn many_small_mappings(ground: &Ground) {
         kv.write(at * g + at, &[at as u8 + 1; 9]).unwrap();
     }
     let mut group = Group::new(&ground.driver).host_block(8 * g);
-    let key = group.add(kv, "weights", Contents::Keep).unwrap();
+    let key = group.add(kv, "weights", Backup::Host).unwrap();
     group.suspend(&key).unwrap();
     group.resume(&key).unwrap();
     let kv = group.get(&key).unwrap();
@@ -124,9 +124,7 @@ fn several_members(ground: &Ground) {
             let mut kv = ground.reserve(granules);
             kv.map(0, granules * g, &ground.props()).unwrap();
             kv.write(0, &pattern(4, granules, granules * g)).unwrap();
-            group
-                .add(kv, format!("{granules}"), Contents::Keep)
-                .unwrap()
+            group.add(kv, format!("{granules}"), Backup::Host).unwrap()
         })
         .collect();
     assert_eq!(group.suspend(Select::All).unwrap().copied, 10 * g);

@@ -1,6 +1,6 @@
 //! Two hundred cycles, with checksums, and free bytes that stay flat.
 
-use cuda_vmm::suspend::{Contents, Group, Select};
+use cuda_vmm::suspend::{Backup, Group, Select};
 
 use crate::ground::Ground;
 use crate::Case;
@@ -61,8 +61,8 @@ fn cycles(ground: &Ground, keep: bool) {
     let mut group = Group::new(&ground.driver)
         .host_block(3 * g)
         .keep_host_memory(keep);
-    let weights = group.add(weights, "weights", Contents::Keep).unwrap();
-    let cache = group.add(cache, "cache", Contents::Drop).unwrap();
+    let weights = group.add(weights, "weights", Backup::Host).unwrap();
+    let cache = group.add(cache, "cache", Backup::None).unwrap();
     let mut seen = vec![0; bytes];
     let mut free = None;
     for cycle in 0..CYCLES {

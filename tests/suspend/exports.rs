@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use cuda_vmm::share::SpanImport;
 use cuda_vmm::sim::Simulation;
-use cuda_vmm::suspend::{Contents, Group};
+use cuda_vmm::suspend::{Backup, Group};
 use cuda_vmm::{Access, Allocation, Error, HandleType, HandleTypes};
 
 use crate::ground::Ground;
@@ -36,7 +36,7 @@ fn exported_memory(ground: &Ground) {
         .export_span(0, g, HandleType::PosixFd, Access::ReadWrite)
         .unwrap();
     let mut group = Group::new(&ground.driver);
-    let key = group.add(kv, "cache", Contents::Keep).unwrap();
+    let key = group.add(kv, "cache", Backup::Host).unwrap();
     let done = group.suspend(&key).unwrap();
     assert_eq!(
         (done.given_back, done.still_held, done.copied),
@@ -77,7 +77,7 @@ fn held_here(_: &Ground) {
         .export_span(2 * g, g, HandleType::Fabric, Access::Read)
         .unwrap();
     let mut group = Group::new(&ground.driver);
-    let key = group.add(kv, "cache", Contents::Drop).unwrap();
+    let key = group.add(kv, "cache", Backup::None).unwrap();
     let (calls, before) = (ground.calls(), ground.snapshot());
     let refused = group.suspend(&key).unwrap_err();
     match refused.error {
@@ -99,7 +99,7 @@ fn a_foreign_count(ground: &Ground) {
     kv.write(0, b"old").unwrap();
     let old = Allocation::retain(&ground.driver, kv.base()).unwrap();
     let mut group = Group::new(&ground.driver);
-    let key = group.add(kv, "cache", Contents::Drop).unwrap();
+    let key = group.add(kv, "cache", Backup::None).unwrap();
     group.suspend(&key).unwrap();
     group.resume(&key).unwrap();
     let mut seen = [1; 3];
@@ -126,7 +126,7 @@ fn an_import(ground: &Ground) {
     drop(import);
     kv.write(g, b"shared").unwrap();
     let mut group = Group::new(&ground.driver);
-    let key = group.add(kv, "import", Contents::Drop).unwrap();
+    let key = group.add(kv, "import", Backup::None).unwrap();
     let done = group.suspend(&key).unwrap();
     assert_eq!((done.given_back, done.still_held), (0, g));
     group.resume(&key).unwrap();

@@ -1,7 +1,7 @@
 //! The host's memory: made, registered, kept, given back.
 
 use cuda_vmm::sim::Fault;
-use cuda_vmm::suspend::{Contents, Group, Key, Select};
+use cuda_vmm::suspend::{Backup, Group, Key, Select};
 use cuda_vmm::sys::{CUresult, Call};
 use cuda_vmm::{Code, Error, Reservation};
 
@@ -49,7 +49,7 @@ fn group(ground: &Ground, granules: usize) -> (Group, Key<Reservation>) {
     kv.map(0, size, &ground.props()).unwrap();
     kv.write(0, &pattern(6, 0, size)).unwrap();
     let mut group = Group::new(&ground.driver).host_block(4 * ground.g);
-    let key = group.add(kv, "weights", Contents::Keep).unwrap();
+    let key = group.add(kv, "weights", Backup::Host).unwrap();
     (group, key)
 }
 
@@ -110,7 +110,7 @@ fn serves_other_sizes(ground: &Ground) {
     let mut kv = ground.reserve(9);
     kv.map(0, 9 * g, &ground.props()).unwrap();
     kv.write(0, &pattern(6, 0, 9 * g)).unwrap();
-    let larger = group.add(kv, "larger", Contents::Keep).unwrap();
+    let larger = group.add(kv, "larger", Backup::Host).unwrap();
     // The blocks of 4 and 2 granules serve, and one of 3 is made.
     group.suspend(&larger).unwrap();
     assert_eq!(group.host_bytes(), 9 * g);
@@ -223,7 +223,7 @@ fn more_than_the_host_can_have(ground: &Ground) {
         .unwrap();
     kv.map(0, size, &huge.props()).unwrap();
     let mut group = Group::new(&huge.driver).host_block(usize::MAX);
-    let key = group.add(kv, "weights", Contents::Keep).unwrap();
+    let key = group.add(kv, "weights", Backup::Host).unwrap();
     let before = huge.snapshot();
     let refused = group.suspend(&key).unwrap_err();
     match &refused.error {

@@ -9,6 +9,7 @@ mod bad_input;
 mod basics;
 mod contents;
 mod cycles;
+mod elastic;
 mod endings;
 mod exports;
 mod faults;
@@ -42,6 +43,7 @@ const BOTH: &[&[Case]] = &[
     fences::CASES,
     bad_input::CASES,
     endings::CASES,
+    elastic::CASES,
     cycles::CASES,
     properties::CASES,
 ];
@@ -49,6 +51,7 @@ const BOTH: &[&[Case]] = &[
 /// For the simulated driver.
 const SIMULATED: &[&[Case]] = &[
     host_memory::SIMULATED,
+    elastic::SIMULATED,
     exports::SIMULATED,
     bad_input::SIMULATED,
     fences::SIMULATED,

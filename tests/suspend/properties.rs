@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use cuda_vmm::sim::{Fault, SimDevice, Simulation};
-use cuda_vmm::suspend::{Contents, Group, Key, MemberId, Select};
+use cuda_vmm::suspend::{Backup, Group, Key, MemberId, Select};
 use cuda_vmm::sys::CUresult;
 use cuda_vmm::{Access, Allocation, Error, Reservation};
 use proptest::prelude::*;
@@ -159,7 +159,7 @@ struct Mapped {
 
 struct Model {
     key: Key<Reservation>,
-    contents: Contents,
+    backup: Backup,
     asleep: bool,
     mapped: BTreeMap<usize, Mapped>,
     page: Allocation,
@@ -177,7 +177,7 @@ impl Model {
     }
 
     fn slept(&mut self) {
-        if self.contents == Contents::Drop {
+        if self.backup == Backup::None {
             let own = self.mapped.values_mut();
             for mapped in own.filter(|mapped| mapped.kind != Kind::Page) {
                 mapped.values.fill(0);
@@ -190,18 +190,18 @@ fn tag(member: usize) -> &'static str {
     ["even", "odd"][member % 2]
 }
 
-fn contents(member: usize) -> Contents {
-    [Contents::Keep, Contents::Drop, Contents::Keep][member % 3]
+fn backup(member: usize) -> Backup {
+    [Backup::Host, Backup::None, Backup::Host][member % 3]
 }
 
 fn member(ground: &Ground, group: &mut Group, number: usize) -> Model {
     let page = ground.props().create(ground.g).unwrap();
     let key = group
-        .add(ground.reserve(SIZE), tag(number), contents(number))
+        .add(ground.reserve(SIZE), tag(number), backup(number))
         .unwrap();
     Model {
         key,
-        contents: contents(number),
+        backup: backup(number),
         asleep: false,
         mapped: BTreeMap::new(),
         page,
@@ -327,12 +327,11 @@ fn step(ground: &Ground, group: &mut Group, members: &mut [Model], op: Op) -> bo
             let kv = group.get_mut(&model.key).unwrap();
             let filled = kv.fill(at * g, g, value);
             // A fill that was refused may have been done: only the wait for it failed.
-            let filled = filled.or_else(|error| {
+            let filled = filled.inspect_err(|_| {
                 if let Some(sim) = &ground.sim {
                     sim.clear_faults();
                 }
                 kv.fill(at * g, g, value).unwrap();
-                Err(error)
             });
             match kind {
                 Kind::Page => model.page_value = value,

@@ -1,6 +1,6 @@
 //! A reservation of every kind of mapping, with contents and rights that can be asked for.
 
-use cuda_vmm::suspend::{Contents, Group, Key, Select};
+use cuda_vmm::suspend::{Backup, Group, Key, Select};
 use cuda_vmm::{Access, Allocation, BackingKind, Error, MappingId, Reservation};
 
 use crate::ground::Ground;
@@ -45,7 +45,6 @@ pub struct Scene {
     pub kv: Reservation,
     pub page: Allocation,
     pub ids: Vec<MappingId>,
-    pub seed: u8,
 }
 
 impl Scene {
@@ -75,12 +74,7 @@ impl Scene {
                 kv.set_access(at, size, peer, Access::None).unwrap();
             }
         }
-        Scene {
-            kv,
-            page,
-            ids,
-            seed,
-        }
+        Scene { kv, page, ids }
     }
 }
 
@@ -159,8 +153,8 @@ impl Pair {
     pub fn with(ground: &Ground, options: impl FnOnce(Group) -> Group) -> Pair {
         let mut group = options(Group::new(&ground.driver).host_block(4 << 20));
         let (first, second) = (Scene::new(ground, 1), Scene::new(ground, 2));
-        let kept = group.add(first.kv, "weights", Contents::Keep).unwrap();
-        let dropped = group.add(second.kv, "cache", Contents::Drop).unwrap();
+        let kept = group.add(first.kv, "weights", Backup::Host).unwrap();
+        let dropped = group.add(second.kv, "cache", Backup::None).unwrap();
         Pair {
             group,
             kept,

@@ -1,6 +1,6 @@
 //! The shape comes back: backings, mirrors, rights, ids, kinds of memory.
 
-use cuda_vmm::suspend::{Contents, Group, Select};
+use cuda_vmm::suspend::{Backup, Group, Select};
 use cuda_vmm::{Access, AllocationProps, BackingKind, HandleTypes, Location, Reservation};
 
 use crate::ground::Ground;
@@ -47,7 +47,7 @@ fn a_ring_stays_a_ring(ground: &Ground) {
     drop(page);
     kv.write(g - 4, b"seamless").unwrap();
     let mut group = Group::new(&ground.driver);
-    let key = group.add(kv, "ring", Contents::Drop).unwrap();
+    let key = group.add(kv, "ring", Backup::None).unwrap();
     let done = group.suspend(&key).unwrap();
     // The page is the caller's kind of memory, although nobody but the mappings holds it.
     assert_eq!((done.given_back, done.still_held), (0, g));
@@ -70,7 +70,7 @@ fn ids_unmap_what_they_name(ground: &Ground) {
     let second = kv.map(2 * g, 2 * g, &props).unwrap();
     let given_up = kv.map_releasing(5 * g, g, &props).unwrap();
     let mut group = Group::new(&ground.driver);
-    let key = group.add(kv, "cache", Contents::Drop).unwrap();
+    let key = group.add(kv, "cache", Backup::None).unwrap();
     group.suspend(&key).unwrap();
     group.resume(&key).unwrap();
     let kv = group.get_mut(&key).unwrap();
@@ -94,7 +94,7 @@ fn rights_beyond_the_policy(ground: &Ground) {
     kv.write(0, &pattern(3, 0, 2 * g)).unwrap();
     kv.set_access(g, g, ground.device(), Access::Read).unwrap();
     let mut group = Group::new(&ground.driver);
-    let key = group.add(kv, "cache", Contents::Keep).unwrap();
+    let key = group.add(kv, "cache", Backup::Host).unwrap();
     group.suspend(&key).unwrap();
     group.resume(&key).unwrap();
     let kv = group.get_mut(&key).unwrap();
@@ -105,7 +105,7 @@ fn rights_beyond_the_policy(ground: &Ground) {
     kv.map(3 * g, g, &ground.props()).unwrap();
     assert_eq!(kv.access_of(3 * g, device).unwrap(), Access::ReadWrite);
     if let Some(peer) = ground.peer() {
-        kv.grant(peer, Access::Read).unwrap();
+        kv.set_policy(peer, Access::Read).unwrap();
         group.suspend(&key).unwrap();
         group.resume(&key).unwrap();
         let kv = group.get(&key).unwrap();
@@ -144,7 +144,7 @@ fn the_same_properties(ground: &Ground) {
     let before = granted(&kv);
     assert_eq!(before[0].0, HandleTypes::POSIX_FD);
     let mut group = Group::new(&ground.driver);
-    let key = group.add(kv, "cache", Contents::Drop).unwrap();
+    let key = group.add(kv, "cache", Backup::None).unwrap();
     group.suspend(&key).unwrap();
     group.resume(&key).unwrap();
     assert_eq!(granted(group.get(&key).unwrap()), before);
@@ -173,7 +173,7 @@ fn memory_of_the_host(ground: &Ground) {
                 .unwrap();
         }
         let mut group = Group::new(&ground.driver).host_block(4 << 20);
-        let key = group.add(kv, "host", Contents::Keep).unwrap();
+        let key = group.add(kv, "host", Backup::Host).unwrap();
         let done = group.suspend(&key).unwrap();
         assert_eq!((done.given_back, done.copied), (3 * g, 3 * g));
         group.resume(&key).unwrap();
@@ -196,7 +196,7 @@ fn a_page_in_two_members(ground: &Ground) {
     let keys = ["first", "second"].map(|tag| {
         let mut kv = ground.reserve(2);
         kv.map_existing(g, &page).unwrap();
-        group.add(kv, tag, Contents::Keep).unwrap()
+        group.add(kv, tag, Backup::Host).unwrap()
     });
     let first = group.get_mut(&keys[0]).unwrap();
     first.write(g, b"both").unwrap();
