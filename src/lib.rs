@@ -50,7 +50,7 @@
 //! | what to wait for before memory goes | [`Fence`], [`Closing`] |
 //! | memory of other processes, or for them; whole spans; memory that other code mapped | [`share`], [`HandleType`] |
 //! | errors | [`Error`], [`Code`], [`CloseError`], [`ReleaseError`] |
-//! | parcels of bytes and descriptors between processes | [`share::wire`] |
+//! | parcels of bytes and descriptors between processes, memory or not | [`wire`] |
 //! | what `Drop` could not undo | [`set_leak_hook`], [`Leak`] |
 //! | raw declarations, the loader, how the build finds `cuda.h` | [`sys`] |
 #![cfg_attr(
@@ -137,6 +137,7 @@
 
 mod access;
 mod allocation;
+pub mod arena;
 mod bytes;
 mod code;
 mod context;
@@ -168,6 +169,7 @@ mod sync;
 pub mod sys;
 #[cfg(all(test, not(shuttle), feature = "sim"))]
 mod unlocked;
+pub mod wire;
 
 pub use access::Access;
 pub use allocation::{Allocation, ReleaseError};

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cuda_vmm::suspend::Contents;
+use cuda_vmm::suspend::Backup;
 use cuda_vmm::Driver;
 
 use crate::failure::Failure;
@@ -60,11 +60,11 @@ extern "C" fn cuda_vmm_free(address: *mut c_void, size: isize, device: c_int, st
 
 #[no_mangle]
 extern "C" fn cuda_vmm_suspend(keep_contents: c_int) -> i64 {
-    let contents = match keep_contents {
-        0 => Contents::Drop,
-        _ => Contents::Keep,
+    let backup = match keep_contents {
+        0 => Backup::None,
+        _ => Backup::Host,
     };
-    told(|| with_pool(|pool| pool.suspend(contents)))
+    told(|| with_pool(|pool| pool.suspend(backup)))
 }
 
 #[no_mangle]
@@ -108,7 +108,8 @@ unsafe extern "C" fn cuda_vmm_error(text: *mut c_char, capacity: usize) -> usize
     error.len()
 }
 
-/// Sets the pool up over a driver, or takes it away; gives the one that was there. For tests.
+/// Sets the pool up over a driver, or takes it away; gives the one that was there.
+#[allow(dead_code)] // For tests/torch_allocator.
 pub fn replace_pool(driver: Option<&Driver>) -> Option<Pool> {
     LAST_ERROR
         .lock()

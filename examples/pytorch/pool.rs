@@ -7,7 +7,7 @@
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Range;
 
-use cuda_vmm::suspend::{Contents, Group, Incomplete, Key, Select, Suspended, Unclosed};
+use cuda_vmm::suspend::{Backup, Group, Incomplete, Key, Select, Suspended, Unclosed};
 use cuda_vmm::sys::CUresult;
 use cuda_vmm::{Access, AllocationProps, Device, Driver, ElasticRange};
 
@@ -126,12 +126,12 @@ impl Pool {
     ///
     /// After a failure everything is as before, but that free memory may have been trimmed; unless the failure says
     /// that a part is suspended still.
-    pub fn suspend(&mut self, contents: Contents) -> Result<usize, Failure> {
+    pub fn suspend(&mut self, backup: Backup) -> Result<usize, Failure> {
         if self.asleep {
             return Err(Failure::AlreadyAsleep);
         }
         let trimmed = self.trim_devices()?;
-        self.say_contents(contents)?;
+        self.say_backup(backup)?;
         match self.group.suspend(Select::All) {
             Ok(done) => {
                 self.asleep = true;
@@ -166,7 +166,8 @@ impl Pool {
             .sum()
     }
 
-    /// Gives everything back, whoever uses it: for tests, which look at what is left. A process just ends.
+    /// Gives everything back, whoever uses it. A process just ends.
+    #[allow(dead_code)] // For tests/torch_allocator.
     pub fn close(self) -> Result<(), Box<Unclosed>> {
         self.group.close()
     }
@@ -180,10 +181,10 @@ impl Pool {
 
     /// A group is told what becomes of contents as a member is added, and here it is chosen each time: members are
     /// taken out and added again, which makes no driver call.
-    fn say_contents(&mut self, contents: Contents) -> Result<(), Failure> {
+    fn say_backup(&mut self, backup: Backup) -> Result<(), Failure> {
         for (ordinal, place) in &mut self.devices {
             let range = self.group.remove(&place.key)?;
-            place.key = add(&mut self.group, range, *ordinal, contents)?;
+            place.key = add(&mut self.group, range, *ordinal, backup)?;
         }
         Ok(())
     }
@@ -216,7 +217,7 @@ impl Place {
             .reserve()?;
         Ok(Place {
             base: range.base(),
-            key: add(group, range, ordinal, Contents::Keep)?,
+            key: add(group, range, ordinal, Backup::Host)?,
             heap: Heap::new(size, UNIT),
             device,
         })
@@ -300,9 +301,9 @@ fn add(
     group: &mut Group,
     range: ElasticRange,
     ordinal: u32,
-    contents: Contents,
+    backup: Backup,
 ) -> Result<Key<ElasticRange>, Failure> {
-    let added = group.add(range, format!("device {ordinal}"), contents);
+    let added = group.add(range, format!("device {ordinal}"), backup);
     // Of another driver it would be refused, which it never is.
     added.map_err(|refused| Failure::Driver(refused.error))
 }

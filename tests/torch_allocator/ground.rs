@@ -187,7 +187,8 @@ impl Ground {
 
 /// Bytes that tell where they are, and of which piece.
 pub fn pattern(size: usize, piece: u8) -> Vec<u8> {
-    (0..size)
-        .map(|at| (at % 251) as u8 ^ piece.wrapping_mul(37))
-        .collect()
+    let turn: Vec<u8> = (0..251).map(|at| at ^ piece.wrapping_mul(37)).collect();
+    let mut bytes = turn.repeat(size.div_ceil(turn.len()));
+    bytes.truncate(size);
+    bytes
 }
