@@ -84,6 +84,10 @@ fn beside_work(on: &Machine) {
             while !stop.load(Ordering::Relaxed) {
                 used.fill(0, 16 * g, 0x5a).unwrap();
                 fills.fetch_add(1, Ordering::Relaxed);
+                if on.sim.is_some() {
+                    // Its one lock goes to whoever is quickest: without a pause that is this thread, again and again.
+                    thread::sleep(Duration::from_millis(1));
+                }
             }
         });
         let mut turn = 0;
