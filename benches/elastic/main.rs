@@ -31,6 +31,13 @@ struct Bench {
 }
 
 impl Bench {
+    /// Long enough for the driver to clear a few gigabytes.
+    fn rest(&self) {
+        if self.real {
+            std::thread::sleep(std::time::Duration::from_millis(40));
+        }
+    }
+
     fn find() -> Bench {
         let (driver, real) = match Driver::load() {
             Ok(driver) if driver.device_count() > 0 => (driver, true),

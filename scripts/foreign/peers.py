@@ -20,10 +20,11 @@ ROUNDS = 7
 
 
 def median(run, rounds=ROUNDS):
-    """Microseconds of the median run; the first, which warms up, is not counted."""
+    """Microseconds of the median run, each after a rest; the first, which warms up, is not counted."""
     run()
     times = []
     for _ in range(rounds):
+        time.sleep(0.04)
         start = time.perf_counter()
         run()
         times.append((time.perf_counter() - start) * 1e6)
