@@ -65,8 +65,9 @@ impl Honest {
 
 /// Plays rounds until there are no more lines.
 fn rounds(side: &Side, mut round: impl FnMut(&str) -> String) {
-    println!("here");
+    // Before the other side knows, and can connect.
     let fds = open_fds();
+    println!("here");
     for line in std::io::stdin().lock().lines() {
         println!("{}", round(&line.unwrap()));
         side.fds_are_back(fds);
