@@ -3,9 +3,9 @@
     cargo build --release --examples
     python3 scripts/foreign/pytorch.py target/release/examples
 
-or `python3 pytorch.py .` where scripts/gather has laid it all out and `./run --unpack` unpacked it. Needs PyTorch with CUDA.
-With `--by-hand` behind the folder the memory is made by the driver's calls in this process instead, so that all but
-PyTorch itself can be tried, also on the simulated driver's library:
+or `python3 pytorch.py .` where scripts/gather has laid it all out and `./run --unpack` unpacked it. Needs PyTorch with
+CUDA. With `--by-hand` behind the folder the memory is made by the driver's calls in this process instead, so that all
+but PyTorch itself can be tried, also on the simulated driver's library:
 
     scripts/build-simcuda /tmp/simcuda
     LD_LIBRARY_PATH=/tmp/simcuda python3 scripts/foreign/pytorch.py target/debug/examples --by-hand

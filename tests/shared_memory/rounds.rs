@@ -74,8 +74,9 @@ fn many(side: &Side) {
 
 fn takes_every_round(side: &Side) {
     let socket = stdin();
-    println!("here");
+    // Before the exporter knows, and makes memory.
     let (fds, free) = (open_fds(), side.free());
+    println!("here");
     let mut round = 0_u64;
     loop {
         let mut received = match receive_parcel(&socket, Limits::default(), Some(soon(30))) {

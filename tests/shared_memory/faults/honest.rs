@@ -65,7 +65,7 @@ impl Honest {
 
 /// Plays rounds until there are no more lines.
 fn rounds(side: &Side, mut round: impl FnMut(&str) -> String) {
-    // Counted first: once it is here, a client of its server may come at any time.
+    // Before the other side knows, and can connect.
     let fds = open_fds();
     println!("here");
     for line in std::io::stdin().lock().lines() {
