@@ -54,6 +54,11 @@ extern "C" int try_malloc(Malloc allocate, ssize_t size, void **at, char *text, 
 "#;
 
 fn without_a_runtime(_: &Ground) {
+    let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD;
+    if !unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), flags) }.is_null() {
+        eprintln!("SKIPPED: the C++ runtime is here already, with the driver, say");
+        return;
+    }
     let malloc = malloc_or_throw();
     assert!(unsafe { malloc(-1, 0, std::ptr::null_mut()) }.is_null());
     assert_eq!(error(), "-1 is no size");
