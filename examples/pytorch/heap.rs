@@ -7,11 +7,11 @@
 //! # Streams
 //!
 //! What a stream used may still be in use by work that was enqueued on it. So a free piece belongs to the stream that
-//! used it last, and only that stream may take it, whose work is done in order; until [`settle`](Heap::settle) says that
-//! all streams are idle. Then it is free for all. New memory belongs to the stream it was made for. Neighbours become
-//! one piece, if they are of one stream, or one of them is free for all: the whole is then the other one's.
+//! used it last, and only that stream may take it, whose work is done in order; until [`settle`](Heap::settle) says
+//! that all streams are idle. Then it is free for all. New memory belongs to the stream it was made for. Neighbours
+//! become one piece, if they are of one stream, or one of them is free for all: the whole is then the other one's.
 //!
-//! Tested by `tests/torch_allocator/heap.rs`: case by case, and in random programs against one mark a byte.
+//! Tested by `tests/torch_allocator/pieces.rs`: case by case, and in random programs against one mark for every 512 bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

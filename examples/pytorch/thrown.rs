@@ -1,9 +1,9 @@
 //! A C++ exception, for a caller that does not look at what it gets.
 //!
-//! PyTorch (at least up to 2.11) takes a null pointer from a pluggable allocator for memory: the next kernel runs into
-//! it, and the context is lost. What it does handle is a `std::runtime_error`, which becomes a `RuntimeError` in Python.
-//! So one is made and thrown as a C++ compiler would, by the functions of the C++ runtime that the process has loaded
-//! anyway; this library does not need one.
+//! PyTorch (its `CUDAPluggableAllocator::malloc`) takes a null pointer from an allocator for memory: the next kernel
+//! runs into it, and the context is lost. What it does handle is a `std::runtime_error`, which becomes a `RuntimeError`
+//! in Python. So one is made and thrown as a C++ compiler would, by the functions of the C++ runtime that the process
+//! has loaded anyway; this library does not need one.
 //!
 //! # Safety
 //!
@@ -24,7 +24,8 @@ type Throw =
 /// More than a `std::runtime_error` has: a table of functions and one pointer.
 const SIZE: usize = 64;
 
-/// Throws a `std::runtime_error` with this text; returns where the process has no C++ runtime, and so nobody to catch it.
+/// Throws a `std::runtime_error` with this text; returns where the process has no C++ runtime, and so nobody to catch
+/// it.
 pub fn runtime_error(text: CString) {
     let Some(runtime) = Runtime::find() else {
         return;
@@ -65,7 +66,7 @@ impl Runtime {
             let address = unsafe { libc::dlsym(library, name.as_ptr()) };
             (!address.is_null()).then_some(address)
         };
-        // SAFETY: these are the ABI's functions and the library's constructor and destructor, whose signatures they have.
+        // SAFETY: these are the ABI's functions, and the library's constructor and destructor; the signatures are theirs.
         unsafe {
             Some(Runtime {
                 allocate: transmute::<*mut c_void, Allocate>(symbol(c"__cxa_allocate_exception")?),

@@ -20,6 +20,7 @@ mod basics;
 mod exception;
 mod faults;
 mod ground;
+mod panics;
 mod pieces;
 mod sleep;
 
@@ -43,6 +44,7 @@ const SIMULATED: &[&[Case]] = &[
     basics::SIMULATED,
     sleep::SIMULATED,
     faults::SIMULATED,
+    panics::SIMULATED,
 ];
 
 fn main() -> ExitCode {

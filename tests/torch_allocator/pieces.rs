@@ -108,10 +108,10 @@ fn dug() {
     let first = heap.take(R, 1).unwrap();
     let second = heap.take(2 * U, 1).unwrap();
     heap.settle();
-    assert_eq!(heap.free_units(), [3 * U..4 * U]);
+    assert_eq!(heap.free_units(), vec![(3 * U..4 * U)]);
     heap.give(second, 2 * U, 1).unwrap();
     heap.settle();
-    assert_eq!(heap.free_units(), [U..4 * U]);
+    assert_eq!(heap.free_units(), vec![(U..4 * U)]);
     heap.dig(U..4 * U);
     assert_eq!(heap.free_units(), []);
     assert_eq!((heap.backed_bytes(), heap.used_bytes()), (U, R));
