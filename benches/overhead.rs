@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cuda_vmm::sys::{self, CUmemAccessDesc, CUmemAllocationProp, CUresult, Call, DriverCalls};
-use cuda_vmm::{Access, AllocationProps, Driver, MappingId, Reservation};
+use cuda_vmm::{Access, AllocationProps, Driver, ElasticRange, MappingId, Reservation};
 
 struct Counting;
 
@@ -56,6 +56,10 @@ unsafe impl DriverCalls for DoNothing {
     }
     unsafe fn cuDeviceGet(&self, device: *mut i32, ordinal: i32) -> CUresult {
         unsafe { *device = ordinal };
+        CUresult::CUDA_SUCCESS
+    }
+    unsafe fn cuDeviceTotalMem_v2(&self, bytes: *mut usize, _: i32) -> CUresult {
+        unsafe { *bytes = 1 << 40 };
         CUresult::CUDA_SUCCESS
     }
     unsafe fn cuMemGetAllocationGranularity(
@@ -116,6 +120,7 @@ unsafe impl DriverCalls for DoNothing {
 fn main() {
     println!("machine: {}, {}", processor(), std::env::consts::ARCH);
     bookkeeping();
+    elastic();
     lifetime();
     flatness();
     close();
@@ -206,6 +211,52 @@ fn bookkeeping() {
         100 * PAIRS
     );
     reservation.close().expect("close");
+}
+
+/// Commits and decommits of an elastic range over a driver that does nothing: into the cache and out of it, by way of
+/// the driver, and within a block.
+fn elastic() {
+    const PAIRS: usize = 10_000;
+    let driver = do_nothing();
+    let device = driver.device(0).expect("device 0");
+    let kinds = [
+        ("by way of the driver", 1, 0),
+        ("by way of the cache", 1, 1),
+        ("within a block", 16, 0),
+    ];
+    for (kind, block, cached) in kinds {
+        let size = 4096 * GRANULE;
+        let builder = ElasticRange::builder(size, &AllocationProps::on(&device));
+        let mut range = builder
+            .access(&device, Access::ReadWrite)
+            .blocks(block * GRANULE..=1 << 30)
+            .cache(cached * GRANULE)
+            .reserve()
+            .expect("reserve");
+        for granule in (0..4096).step_by(2) {
+            range.commit(granule * GRANULE, GRANULE).expect("commit");
+        }
+        let (mut figures, mut allocations) = (Vec::with_capacity(31), 0);
+        for round in 0..31 {
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            let start = Instant::now();
+            for pair in 0..PAIRS {
+                let offset = (pair * 74 % 4096 + 1) * GRANULE;
+                range.commit(offset, GRANULE).expect("commit");
+                range.decommit(offset, GRANULE).expect("decommit");
+            }
+            figures.push(start.elapsed().as_nanos() as f64 / PAIRS as f64);
+            if round > 0 {
+                allocations += ALLOCATIONS.load(Ordering::Relaxed) - before;
+            }
+        }
+        println!(
+            "do-nothing driver, commit + decommit {kind}: {:.0} ns; heap allocations in {} steady pairs: {allocations} (target 0)",
+            median(figures),
+            30 * PAIRS
+        );
+        range.close().expect("close");
+    }
 }
 
 /// Pairs among 1,000 and among 100,000 mappings: each mapping in turn and a random one (unmap it, then map there

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::access::Access;
 use crate::driver::{Driver, RawHandle};
 use crate::error::Result;
-use crate::identity::{Identity, Known};
+use crate::identity::{self, Identity, Known};
 use crate::location::Location;
 use crate::props::AllocationProps;
 use crate::recipe::{HandleTypes, Recipe};
@@ -149,9 +149,7 @@ impl Handle {
 
     /// What its maker lets others do with it; everything, if nothing else was said.
     pub(crate) fn offered(&self) -> Access {
-        self.identity
-            .get()
-            .map_or(Access::ReadWrite, |known| known.offered)
+        identity::offered(&self.identity)
     }
 
     pub(crate) fn identity(&self) -> &Identity {

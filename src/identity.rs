@@ -76,6 +76,13 @@ pub(crate) struct Known {
 /// What is known, held by what holds the memory.
 pub(crate) type Identity = Arc<Known>;
 
+/// What the memory's maker lets others do with it: everything, where nothing else is known.
+pub(crate) fn offered(identity: &OnceLock<Identity>) -> Access {
+    identity
+        .get()
+        .map_or(Access::ReadWrite, |known| known.offered)
+}
+
 /// What is known so far, by the handle's value.
 #[derive(Default)]
 pub(crate) struct Identities {

@@ -51,7 +51,7 @@
 //! | memory that goes while nobody needs it, and comes back at the same addresses | [`suspend`] |
 //! | memory of other processes, or for them; whole spans; memory that other code mapped | [`share`], [`HandleType`] |
 //! | errors | [`Error`], [`Code`], [`CloseError`], [`ReleaseError`] |
-//! | parcels of bytes and descriptors between processes | [`share::wire`] |
+//! | parcels of bytes and descriptors between processes, memory or not | [`wire`] |
 //! | what `Drop` could not undo | [`set_leak_hook`], [`Leak`] |
 //! | raw declarations, the loader, how the build finds `cuda.h` | [`sys`] |
 #![cfg_attr(
@@ -138,6 +138,7 @@
 
 mod access;
 mod allocation;
+pub mod arena;
 mod bytes;
 mod code;
 mod context;
@@ -169,6 +170,7 @@ mod sync;
 pub mod sys;
 #[cfg(all(test, not(shuttle), feature = "sim"))]
 mod unlocked;
+pub mod wire;
 
 pub use access::Access;
 pub use allocation::{Allocation, ReleaseError};

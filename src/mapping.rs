@@ -10,7 +10,7 @@ use crate::access::Access;
 use crate::driver::{Driver, RawHandle};
 use crate::error::{Error, Result};
 use crate::handle::{Handle, Memory};
-use crate::identity::Identity;
+use crate::identity::{self, Identity};
 use crate::location::Location;
 use crate::recipe::HandleTypes;
 use crate::report::{self, Leak};
@@ -56,10 +56,8 @@ pub struct Mapping {
     location: Location,
     /// The kinds of sharing that the memory was created for.
     handle_types: HandleTypes,
-    /// The memory's name, once it was exported.
+    /// What is known of the memory, once it was exported, or when the handle is lost.
     identity: OnceLock<Identity>,
-    /// What the memory's maker lets others do with it, which holds without the handle too.
-    offered: Access,
     /// Index of its rights among the reservation's sets.
     rights: u32,
     /// Base-two logarithm of the memory's granularity.
@@ -121,10 +119,6 @@ impl Mapping {
             rdma,
             compression,
         } = memory;
-        let offered = match &backing {
-            Backing::Shared(handle) => handle.offered(),
-            _ => Access::ReadWrite,
-        };
         Mapping {
             driver: driver.clone(),
             address: place.address,
@@ -136,7 +130,6 @@ impl Mapping {
             location,
             handle_types,
             identity: OnceLock::new(),
-            offered,
             rights: place.rights,
             granularity: granularity.trailing_zeros() as u8,
             rdma,
@@ -360,7 +353,10 @@ impl Mapping {
 
     /// What the memory's maker lets others do with it.
     pub(crate) fn offered(&self) -> Access {
-        self.offered
+        match &self.backing {
+            Backing::Shared(handle) => handle.offered(),
+            _ => identity::offered(&self.identity),
+        }
     }
 
     /// Whether others may have come by the memory: it was exported, or held by somebody else.

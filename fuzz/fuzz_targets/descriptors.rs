@@ -25,6 +25,12 @@ enum Input {
     Begun { fabric: bool, bytes: Vec<u8> },
     /// A description with true counts.
     Written(Written),
+    /// Pieces laid one behind the other: granules of each new allocation, holes before each piece, and which of the
+    /// allocations so far, or the next.
+    Laid {
+        fabric: bool,
+        pieces: Vec<(u8, u8, u8)>,
+    },
 }
 
 #[derive(Debug, Arbitrary)]
@@ -96,6 +102,32 @@ impl Place {
 }
 
 impl Written {
+    fn laid(fabric: bool, pieces: &[(u8, u8, u8)]) -> Written {
+        let (mut allocations, mut placed, mut end) = (Vec::<Shared>::new(), Vec::new(), 0);
+        for &(granules, hole, which) in pieces.iter().take(255) {
+            let known = allocations.len();
+            let index = usize::from(which) % (known + 1);
+            if index == known {
+                allocations.push(Shared {
+                    id: known as u8,
+                    size: Number::Granules(granules.max(1)),
+                    place: Place::OurDevice,
+                });
+            }
+            let offset = end + Number::Granules(hole).value();
+            placed.push((Number::Any(offset), index as u8));
+            end = offset + allocations[index].size.value();
+        }
+        Written {
+            fabric,
+            writable: true,
+            size: Number::Any(end),
+            allocations,
+            pieces: placed,
+            changed: None,
+        }
+    }
+
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = begun(self.fabric, self.writable);
         bytes.extend((self.allocations.len() as u32).to_le_bytes());
@@ -202,6 +234,10 @@ fuzz_target!(|input: Input| {
     let (bytes, sound) = match input {
         Input::Bytes(bytes) => (bytes, None),
         Input::Begun { fabric, bytes } => ([begun(fabric, true), bytes].concat(), None),
+        Input::Laid { fabric, pieces } => {
+            let written = Written::laid(fabric, &pieces);
+            (written.bytes(), Some(!pieces.is_empty()))
+        }
         Input::Written(written) => {
             let mut bytes = written.bytes();
             match written.changed {

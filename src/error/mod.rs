@@ -20,6 +20,7 @@ use crate::handle_type::{self, Refusal};
 use crate::location::Location;
 use crate::recipe::HandleTypes;
 use crate::sys::{Call, LoadError, Tried};
+use crate::wire::{RanksError, WireError};
 use words::{devices, free_bytes, next_multiple, next_power};
 
 /// The crate's result.
@@ -29,6 +30,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// An operation that returned an error changed nothing, unless the error is [`Error::NotUndone`], which says what is
 /// left and who holds it. Sizes and offsets are bytes.
+///
+/// The text of an error is the whole of it, on one line, so [`source`](std::error::Error::source) has nothing to add;
+/// what lies beneath is in the fields.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -394,6 +398,54 @@ pub enum Error {
         /// The block, as offsets.
         block: Range<usize>,
     },
+    /// The alignment of a piece of an arena is not zero or a power of two.
+    #[error("alignment {alignment} is not a power of two{}", next_power(*alignment))]
+    AlignmentNotPowerOfTwo {
+        /// The alignment given.
+        alignment: usize,
+    },
+    /// Two extents of an arena have addresses in common.
+    #[error(
+        "the extents {} and {} overlap: give each address once",
+        Bounds::from(first),
+        Bounds::from(second)
+    )]
+    ExtentsOverlap {
+        /// The one with the lower address.
+        first: Range<u64>,
+        /// The other one.
+        second: Range<u64>,
+    },
+    /// No extent of an arena has room for a piece.
+    #[error("no extent has room for {} aligned to {alignment}; the most that one has is {}: reset the arena, or give it more extents", Bytes(*size), Bytes(*largest))]
+    ArenaFull {
+        /// The size asked for.
+        size: usize,
+        /// The alignment asked for.
+        alignment: usize,
+        /// The largest piece with that alignment that there is room for.
+        largest: usize,
+    },
+    /// A piece is another arena's, or was forgotten when this one began anew.
+    #[error("the {} at {address:#x} were not handed out by this arena since it began anew", Bytes(*size))]
+    NotOfThisArena {
+        /// First address.
+        address: u64,
+        /// Bytes.
+        size: usize,
+    },
+    /// A piece that was to be committed would lie in an extent outside the elastic range.
+    #[error(
+        "the extent {} is not in the elastic range {}: commit with the range that it lies in",
+        Bounds::from(extent),
+        Bounds::from(range)
+    )]
+    ExtentElsewhere {
+        /// The extent.
+        extent: Range<u64>,
+        /// The range that was given.
+        range: Range<u64>,
+    },
     /// The work that was to be waited for is not done.
     #[error("the work was not done after {waited:?}: everything is still mapped; wait longer, or look for what holds the stream")]
     DeadlinePassed {
@@ -466,6 +518,12 @@ pub enum Error {
         /// The call, where what it said was a failure.
         failure: Option<Box<DriverFailure>>,
     },
+    /// A parcel did not arrive at another process, or nobody knows that it did.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// A group of ranks has failed.
+    #[error(transparent)]
+    Ranks(#[from] RanksError),
     /// An operation failed and could not be undone in full; what is left is still owned.
     #[error("{}", .0)]
     NotUndone(Box<NotUndone>),

@@ -21,6 +21,8 @@ pub enum What {
     Address,
     /// The size of a block of an elastic range.
     BlockSize,
+    /// The size of an extent of an arena.
+    ExtentSize,
 }
 
 impl fmt::Display for What {
@@ -32,6 +34,7 @@ impl fmt::Display for What {
             What::AllocationSize => "allocation size",
             What::Address => "address",
             What::BlockSize => "block size",
+            What::ExtentSize => "extent size",
         })
     }
 }

@@ -35,7 +35,45 @@
 //! ```
 //!
 //! The bytes and the descriptors travel by whatever the application has; [`wire`] brings Unix sockets, a server and
-//! groups of ranks.
+//! groups of ranks. A server's client that attaches the span, and tells the server how that went:
+//!
+//! ```
+//! use std::time::{Duration, Instant};
+//! # use cuda_vmm::sim::Simulation;
+//! use cuda_vmm::share::wire::{fetch, Name, Parcel, Server};
+//! use cuda_vmm::share::{ReadOnlySpan, SpanImport};
+//! use cuda_vmm::{Device, Result};
+//!
+//! fn attach(device: &Device, name: &Name) -> Result<ReadOnlySpan> {
+//!     let mut received = fetch(name, Instant::now() + Duration::from_secs(5))?;
+//!     let Parcel { bytes, fds } = std::mem::take(received.parcel_mut());
+//!     let span = SpanImport::new(&bytes, fds)
+//!         .and_then(|span| span.attach_read_only(device.driver(), [device]));
+//!     match span {
+//!         Ok(span) => received.accept().map(|_| span).map_err(Into::into),
+//!         Err(error) => {
+//!             received.refuse(&error.to_string());
+//!             Err(error)
+//!         }
+//!     }
+//! }
+//! # use cuda_vmm::{Access, AllocationProps, Driver, HandleType, Reservation};
+//! # let driver = Driver::simulated(&Simulation::new())?;
+//! # let device = driver.device(0)?;
+//! # let props = AllocationProps::on(&device).shareable_as(HandleType::PosixFd.into());
+//! # let mut kv = Reservation::builder(2 << 20).access(&device, Access::ReadWrite).reserve(&driver)?;
+//! # kv.map(0, 2 << 20, &props)?;
+//! # let name = Name::new(format!("spans of {}", std::process::id()));
+//!
+//! // The other process, which goes on with the server running
+//! let shared = kv.export_span(0, kv.size(), HandleType::PosixFd, Access::Read)?;
+//! let (bytes, fds, _) = shared.into_parts();
+//! let server = Server::builder(Parcel::new(bytes, fds)).serve(&name)?;
+//! # let there = Driver::simulated(&Simulation::new())?;
+//! # drop(attach(&there.device(0)?, &name)?);
+//! # assert_eq!(server.stop().served, 1);
+//! # Ok::<_, cuda_vmm::Error>(())
+//! ```
 //!
 //! # What holds memory, and what does not
 //!
@@ -66,11 +104,11 @@ mod read_only;
 mod source;
 mod span;
 mod walk;
-pub mod wire;
 
 pub use crate::descriptor::{DecodeError, Descriptor, Home, Piece, SharedAllocation};
 pub use crate::handle_type::{FabricHandle, HandleType, Refusal, Unavailable};
 pub use crate::identity::AllocationId;
+pub use crate::wire;
 pub use choice::Choice;
 pub use export::FabricExport;
 pub use read_only::ReadOnlySpan;

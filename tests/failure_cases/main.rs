@@ -10,6 +10,7 @@ mod accounting;
 mod address_space;
 mod case;
 mod contradictions;
+mod fabric;
 mod impossible;
 mod in_flight;
 mod liar;
@@ -18,6 +19,7 @@ mod ownership;
 mod ranges;
 mod rights;
 mod rollback;
+mod sharing;
 mod table;
 mod threads_and_exit;
 
@@ -54,15 +56,15 @@ const PROVED: &[(u16, &str, &[Proof])] = &[
     (15, "the reservation goes while mappings live", &[Type("src/mapping.rs", "compile_fail,E0505"), Type("src/reservation/view.rs", "compile_fail,E0505"), Test("tests/ownership.rs", "invariant_2_addresses_are_freed_as_they_were_reserved_and_only_when_empty")]),
     (16, "release while mapped", &[Here("a handle released while it is mapped frees nothing before the unmap")]),
     (18, "a failed free forgets the record", &[Test("tests/reservation/closing.rs", "one_failure_does_not_stop_the_rest"), Test("tests/ownership.rs", "invariant_4_a_failed_close_gives_the_reservation_back_with_what_is_still_mapped")]),
-    (19, "imports not cleaned up on abort", &[Later("sharing: imports")]),
-    (20, "an error path leaks after import", &[Test("tests/ownership.rs", "invariant_6_what_a_call_made_is_owned_before_the_next_call"), Later("sharing: imports")]),
-    (21, "exported and imported buffers leak with each cycle", &[Later("sharing: imports")]),
+    (19, "imports not cleaned up on abort", &[Here("an import that is dropped half-way leaves nothing"), Test("tests/shared_memory/deaths.rs", "deaths::importer_killed_with_descriptors_alone")]),
+    (20, "an error path leaks after import", &[Test("tests/ownership.rs", "invariant_6_what_a_call_made_is_owned_before_the_next_call"), Test("tests/faults/on_sharing.rs", "SpanImport::attach"), Test("tests/faults/on_sharing.rs", "SpanImport::attach_into")]),
+    (21, "exported and imported buffers leak with each cycle", &[Test("tests/shared_memory/rounds.rs", "rounds::many_leave_nothing")]),
     (22, "release keeps memory while addresses stay", &[Here("memory comes back while the addresses stay")]),
     // B. Partial failure and rollback
     (23, "a row of maps fails at one slot", &[Here("a row that fails at one slot unmaps what was mapped and no more")]),
     (25, "every step fails", &[Test("tests/faults/once.rs", "check"), Test("tests/faults/twice.rs", "check")]),
     (26, "state changed before the failing call", &[Test("tests/faults/once.rs", "check"), Test("tests/reservation/bad_ranges.rs", "through_a_mapping")]),
-    (27, "peers granted in part", &[Here("rights that fail at one of several mappings"), Later("sharing: peers of other processes")]),
+    (27, "peers granted in part", &[Here("rights that fail at one of several mappings"), Here("one of several peers that fails leaves the others")]),
     (29, "the error of the clean-up replaces the first", &[Test("tests/ownership.rs", "invariant_7_all_or_nothing_undone_in_reverse_and_what_cannot_be_undone_is_kept")]),
     (30, "the driver and the books disagree", &[Here("an unmap that says nothing is mapped quarantines the mapping"), Here("a close that meets it keeps the mapping until the driver agrees")]),
     (31, "mapping and unmapping twice", &[Here("doing it twice is an error, not a no-op"), Type("src/mapping.rs", "compile_fail,E0382")]),
@@ -72,7 +74,7 @@ const PROVED: &[(u16, &str, &[Proof])] = &[
     (34, "an unaligned size reaches the driver", &[Here("the size that was mapped is the size that is undone"), Test("tests/allocation.rs", "sizes_that_cannot_be_had")]),
     (35, "granularity is that of the properties", &[Test("tests/allocation.rs", "a_granularity_is_asked_once_for_each_set_of_properties"), Test("tests/reservation/mapping.rs", "devices_of_two_granularities_share_a_reservation")]),
     (36, "an alignment that is no power of two", &[Here("an alignment that was asked for is given"), Here("addresses that can be no reservation are given back")]),
-    (37, "an importer maps the user's length", &[Later("sharing: descriptors of spans")]),
+    (37, "an importer maps the user's length", &[Here("a buffer shorter than its allocation is shared whole")]),
     (38, "minimum and recommended granularity", &[Here("a multiple of the minimum granularity is enough")]),
     (39, "mapping a part of a handle", &[Type("src/reservation/map.rs", "compile_fail,E0061"), Test("tests/reservation/bad_requests.rs", "a_raw_handle_of_another_size")]),
     (40, "zero bytes", &[Test("tests/reservation/bad_ranges.rs", "nothing_at_all"), Test("tests/reservation/bad_requests.rs", "a_size_of_zero")]),
@@ -100,18 +102,48 @@ const PROVED: &[(u16, &str, &[Proof])] = &[
     (63, "one call for each chunk", &[Here("one call grants a whole range")]),
     (64, "rights of a tail refused", &[Here("rights of the second of two mappings alone")]),
     (65, "what a device can is taken for what it may", &[Here("what is mapped later has the rights of what was mapped before"), Test("tests/reservation/rights.rs", "rights_that_somebody_changed_behind_our_back")]),
-    (66, "sharing to read only", &[Here("memory that may only be read is not written")]),
+    (66, "sharing to read only", &[Here("memory that may only be read is not written"), Test("tests/sharing/attach.rs", "read_only_is_a_type"), Type("src/share/read_only.rs", "compile_fail,E0599")]),
+    // F. Export, import, file descriptors
+    (67, "an exported descriptor keeps the memory", &[Here("a descriptor keeps the memory until its last copy is closed"), Test("tests/shared_memory/deaths.rs", "deaths::exporter_closes_first")]),
+    (68, "a fabric handle does not", &[Test("tests/sharing/allocation.rs", "a_fabric_export_holds_the_memory"), Test("tests/sharing/export.rs", "fabric_handles_stand_in_the_description_and_are_kept")]),
+    (69, "closed before the others had it", &[Test("tests/shared_memory/deaths.rs", "deaths::exporter_killed_before_the_importer_attached"), Test("tests/wire/broken.rs", "broken::last_words_are_heard")]),
+    (70, "descriptors left open", &[Test("tests/shared_memory/rounds.rs", "rounds::many_leave_nothing"), Test("tests/wire/processes.rs", "processes::a_thousand_rounds_leave_nothing")]),
+    (71, "whose the descriptor is after an import", &[Test("tests/sharing/allocation.rs", "a_descriptor_keeps_the_memory_and_is_the_callers"), Here("files opened beside imports are left alone")]),
+    (72, "a descriptor sent as a number", &[Test("tests/sharing/descriptor.rs", "the_layout_is_this"), Test("tests/sharing/attach.rs", "too_few_or_too_many_descriptors"), Test("tests/wire/hostile.rs", "hostile::descriptors_that_were_not_announced")]),
+    (73, "the receiver guesses the kind of handle", &[Here("the kind of handle is the sender's"), Test("tests/sharing/descriptor.rs", "what_is_not_known")]),
+    (74, "bytes that say nothing and differ", &[Test("tests/sharing/export.rs", "equal_exports_are_equal_bytes"), Test("tests/sharing/descriptor.rs", "a_place_has_one_form")]),
+    (76, "a size that a peer says is trusted", &[Test("tests/shared_memory/impostors.rs", "impostors::who_lie_about_their_memory"), Test("tests/sharing/attach.rs", "a_size_that_is_not_true"), Test("tests/sharing/allocation.rs", "a_size_that_is_not_true"), Test("tests/sharing/descriptor.rs", "lengths_are_checked_before_anything_is_made_for_them")]),
+    (77, "descriptors that were cut off", &[Test("tests/shared_memory/limits.rs", "limits::importer_with_64_files"), Test("tests/wire/processes.rs", "processes::a_receiver_at_its_limit_of_files")]),
+    (79, "descriptors in programs that are started", &[Test("tests/shared_memory/rules.rs", "rules::a_program_that_is_started_has_none_of_it"), Test("tests/wire/processes.rs", "processes::a_child_inherits_nothing"), Test("tests/facts/share.rs", "export_closes_on_exec")]),
+    (80, "descriptors fetched out of another process", &[Test("tests/shared_memory/rules.rs", "rules::no_right_to_look_into_other_processes")]),
+    (81, "process ids that mean nothing elsewhere", &[Test("tests/sharing/descriptor.rs", "the_layout_is_this"), Test("tests/wire/server.rs", "server::lets_in_whom_the_closure_allows"), Test("tests/wire/server.rs", "server::client_asks_whose_server_it_is")]),
+    (82, "names of sockets", &[Test("tests/wire/names.rs", "names::taken"), Test("tests/wire/names.rs", "names::stale_file_is_replaced"), Test("tests/wire/names.rs", "names::too_long_or_none"), Test("tests/wire/names.rs", "names::only_its_own_file_is_removed")]),
+    (84, "descriptors between hosts", &[Test("tests/wire/hostile.rs", "hostile::another_host")]),
+    (85, "not created for what it is to be exported as", &[Test("tests/sharing/allocation.rs", "what_was_not_asked_for_cannot_be_exported"), Test("tests/sharing/export.rs", "one_that_was_not_made_for_it_among_many"), Test("tests/sharing/pointers.rs", "what_was_not_made_for_it")]),
+    (86, "legacy IPC", &[Test("tests/facts/copies.rs", "pointer_legacy_ipc")]),
+    (87, "the same imported twice", &[Test("tests/sharing/allocation.rs", "imported_twice_it_is_two_allocations"), Here("one import dropped while another of the same is made")]),
+    (88, "imports that are kept for ever", &[Test("tests/shared_memory/rounds.rs", "rounds::many_leave_nothing"), Test("tests/shared_memory/deaths.rs", "deaths::importer_closes_first")]),
+    (89, "an importer keeps a dead exporter's memory", &[Test("tests/shared_memory/deaths.rs", "deaths::exporter_killed_while_the_importer_reads")]),
+    (91, "a handle by value or by address", &[Here("a descriptor goes by value, a fabric handle by address")]),
+    (93, "ranks that do not use the same", &[Here("ranks of which one has no fabric all use descriptors"), Test("tests/shared_memory/ranks.rs", "ranks::eight_share_all_with_all")]),
+    // G. Fabric handles
+    (94, "said to be supported, and not permitted", &[Test("tests/sharing/choice.rs", "without_an_imex_channel_although_the_device_claims_it"), Test("tests/sharing/real.rs", "a_kind_of_handle_is_found")]),
+    (95, "codes that mean not here", &[Test("tests/sharing/choice.rs", "codes_that_mean_not_here"), Test("tests/sharing/choice.rs", "codes_that_do_not"), Here("outside the trial a refusal is what the driver said")]),
+    (96, "created, and then not exported", &[Test("tests/sharing/choice.rs", "created_but_never_exported")]),
+    (98, "something else in place of what was asked for", &[Here("nothing plain is created in place of what was asked for")]),
+    (100, "a fabric that is down", &[Test("tests/sharing/choice.rs", "a_fabric_that_is_not_ready_is_asked_again"), Here("a fabric that is down is neither retried nor widened")]),
+    (102, "everybody waits for one that failed", &[Test("tests/shared_memory/faults/mod.rs", "faults::driver_calls_of_an_importer_that_fetches"), Test("tests/shared_memory/ranks.rs", "ranks::one_fails_to_attach")]),
     // I. Context, threads, fork, exit, panics
     (114, "a thread without a context", &[Here("made on one thread, ended on another without a context")]),
     (116, "a panic while dropping after a sticky fault", &[Here("a hundred things dropped while unwinding, every call refused"), Here("managing memory goes on after a sticky fault")]),
     (118, "the driver is gone at exit", &[Test("tests/process/ending.rs", "after_the_driver")]),
     (119, "fork after the start", &[Test("tests/process/forking.rs", "everything_says_so"), Test("tests/process/forking.rs", "dropping_is_silent")]),
-    (120, "a file descriptor closed twice", &[Later("sharing: descriptors, as OwnedFd")]),
+    (120, "a file descriptor closed twice", &[Here("files opened beside imports are left alone")]),
     (121, "sent to another thread without a right to", &[Here("what may go to another thread and be shared"), Type("src/context.rs", "compile_fail,E0277")]),
     // J. Address space, limits
     (123, "a large reservation fails on a small machine", &[Here("little address space is told from little memory"), Here("more addresses than there are")]),
     (125, "many small handles", &[Here("twenty thousand small mappings cost each what the first did")]),
-    (126, "peers that are not adjacent", &[Later("sharing: symmetric spans"), NotHere("needs two GPUs that reach each other")]),
+    (126, "peers that are not adjacent", &[Here("one of several peers that fails leaves the others"), NotHere("no stride between reservations is offered; peers in one reservation on several devices need several GPUs")]),
     // K. Rust bindings, build, loading
     (127, "no libclang", &[Test("tests/build_script/kept.rs", "kept_with_one_warning_where_there_is_no_libclang")]),
     (128, "no toolkit where documentation is built", &[Test("tests/build_script/kept.rs", "kept_on_docs_rs")]),
@@ -151,6 +183,8 @@ const SECTIONS: &[&[Case]] = &[
     address_space::CASES,
     loading::CASES,
     accounting::CASES,
+    sharing::CASES,
+    fabric::CASES,
     table::CASES,
 ];
 

@@ -18,6 +18,14 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "Driver::load_from",
         "opens a library, which tests/loader does; then as from_calls",
     ),
+    ("Arena::over", "makes no driver call"),
+    ("Arena::allocate", "makes no driver call"),
+    ("Arena::free", "makes no driver call"),
+    ("Arena::set_extents", "makes no driver call"),
+    (
+        "Arena::allocate_in",
+        "as ElasticRange::commit, its only driver calls; in tests/arena",
+    ),
     (
         "ElasticRange::decommit_splitting",
         "in tests/elastic/faults.rs: a handle that is released late is an error of something that was done",

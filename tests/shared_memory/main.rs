@@ -14,6 +14,7 @@ mod impostors;
 mod limits;
 mod ranks;
 mod rounds;
+mod rules;
 mod side;
 mod sizes;
 mod span;
@@ -48,6 +49,7 @@ const CASES: &[&[Case]] = &[
     impostors::CASES,
     sizes::CASES,
     ranks::CASES,
+    rules::CASES,
     faults::CASES,
 ];
 
@@ -62,6 +64,7 @@ const PARTS: &[&[Part]] = &[
     impostors::PARTS,
     sizes::PARTS,
     ranks::PARTS,
+    rules::PARTS,
     faults::PARTS,
 ];
 

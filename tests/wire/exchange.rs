@@ -220,9 +220,9 @@ fn sockets_that_cannot_do_it() {
     same(&unusable, &expected);
     let file = numbered(0);
     match receive_parcel(&file, Limits::default(), Some(soon(1))).unwrap_err() {
-        WireError::Io { step, source } => {
+        WireError::Io { step, error } => {
             assert_eq!(
-                (step, source.raw_os_error()),
+                (step, error.raw_os_error()),
                 (Step::Opening, Some(libc::ENOTSOCK))
             );
         }

@@ -59,7 +59,7 @@ fn each_call<T>(errno: i32, run: impl Fn() -> T, judge: impl Fn(Option<Syscall>,
 #[track_caller]
 fn is_of(error: &WireError, call: Syscall, errno: i32) {
     match error {
-        WireError::Io { source, .. } => assert_eq!(source.raw_os_error(), Some(errno)),
+        WireError::Io { error, .. } => assert_eq!(error.raw_os_error(), Some(errno)),
         WireError::Vanished { .. } => assert_eq!((call, errno), (Syscall::Sendmsg, libc::EPIPE)),
         other => panic!("{call:?}: {other:?}"),
     }

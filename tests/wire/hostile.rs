@@ -50,8 +50,8 @@ fn refuses(kind: SocketKind, messages: &[(Vec<u8>, u32)], expected: WireError) {
     assert!(said.ends_with(&raw::message(raw::REFUSED, 0, reason.as_bytes())));
 }
 
-fn bad(at: Step, source: FrameError) -> WireError {
-    WireError::BadMessage { at, source }
+fn bad(at: Step, error: FrameError) -> WireError {
+    WireError::BadMessage { at, error }
 }
 
 const AT: Step = Step::Announcement;

@@ -13,6 +13,7 @@ mod processes;
 mod ranks;
 mod ranks_failing;
 mod raw;
+mod results;
 mod server;
 mod server_clients;
 mod surroundings;
@@ -40,6 +41,7 @@ const CASES: &[&[Case]] = &[
     ranks::CASES,
     ranks_failing::CASES,
     faults::CASES,
+    results::CASES,
 ];
 
 const PARTS: &[&[Part]] = &[

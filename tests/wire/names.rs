@@ -171,8 +171,8 @@ fn locked_folder() {
     let name = Name::file(folder.0.join("name"));
     let started = std::time::Instant::now();
     match server().serve(&name).unwrap_err() {
-        WireError::Io { source, .. } => {
-            assert_eq!(source.kind(), std::io::ErrorKind::WouldBlock);
+        WireError::Io { error, .. } => {
+            assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
         }
         other => panic!("{other:?}"),
     }

@@ -120,7 +120,7 @@ impl World {
             (&expected, &result)
         {
             assert_ne!(ours, theirs, "{error}");
-            let ours = format!("{who} was granted {ours} at offset {offset}");
+            let ours = format!("{who} was granted {ours} at offset {offset:#x}");
             let theirs = format!("reports {theirs}");
             let text =
                 format!("the driver and this crate disagree: {ours}, but the driver {theirs}");

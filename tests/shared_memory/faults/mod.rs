@@ -1,5 +1,5 @@
-//! Every call of the whole way made to fail, the driver's and the socket's, on either side: export, serve or send, fetch
-//! or receive, attach, read, close.
+//! Every call of the whole way made to fail, the driver's and the socket's, on either side: export, serve or send,
+//! fetch or receive, attach, read, close.
 //!
 //! One process plays the side that fails, another the one that does not. After each failure the error is that call's,
 //! nothing is left on either side, the other side has been told without waiting for its deadline, and the same thing
@@ -236,7 +236,7 @@ fn socket_calls(side: &Side, faulty: &dyn Faulty) {
 /// The error is that very call's; a broken pipe means that the other side is gone.
 fn is_of(error: &WireError, call: Syscall, errno: i32) -> bool {
     match error {
-        WireError::Io { source, .. } => source.raw_os_error() == Some(errno),
+        WireError::Io { error, .. } => error.raw_os_error() == Some(errno),
         WireError::Vanished { .. } => (call, errno) == (Syscall::Sendmsg, libc::EPIPE),
         _ => false,
     }

@@ -167,13 +167,13 @@ impl<S: AsFd> Link<S> {
             Ok(Frame::Refused { reason }) => Err(WireError::Refused { at, reason }),
             Ok(Frame::RankFailed { rank, reason }) => Err(WireError::RankFailed { rank, reason }),
             Ok(frame) => Ok(Some((frame, fds))),
-            Err(source) => Err(WireError::BadMessage { at, source }),
+            Err(error) => Err(WireError::BadMessage { at, error }),
         }
     }
 
     /// Reads until a whole message is in the inbox, and gives its header.
     fn fill(&mut self, at: Step) -> Result<Option<Header>, WireError> {
-        let bad = |source| WireError::BadMessage { at, source };
+        let bad = |error| WireError::BadMessage { at, error };
         loop {
             let wanted = match (self.kind, self.header) {
                 (SocketKind::Packets, _) => LONGEST,
@@ -216,7 +216,7 @@ impl<S: AsFd> Link<S> {
             }),
             Ok(got) if got.cut => Err(WireError::BadMessage {
                 at,
-                source: FrameError::Oversized,
+                error: FrameError::Oversized,
             }),
             Ok(got) if got.bytes == 0 => Err(WireError::Vanished { at }),
             Ok(got) => {

@@ -6,15 +6,15 @@ use std::time::Instant;
 
 use super::error::RanksError;
 use super::greeting::{Greeting, Place, Unmet};
-use crate::share::wire::address::{Address, Name};
-use crate::share::wire::connect::{address, attempt, Attempt};
-use crate::share::wire::error::{Step, WireError};
-use crate::share::wire::frame::Frame;
-use crate::share::wire::link::{Link, Wait};
-use crate::share::wire::listener::Listener;
-use crate::share::wire::peer::Peer;
-use crate::share::wire::syscalls;
-use crate::share::wire::wait::{earlier, watched, PAUSE};
+use crate::wire::address::{Address, Name};
+use crate::wire::connect::{address, attempt, Attempt};
+use crate::wire::error::{Step, WireError};
+use crate::wire::frame::Frame;
+use crate::wire::link::{Link, Wait};
+use crate::wire::listener::Listener;
+use crate::wire::peer::Peer;
+use crate::wire::syscalls;
+use crate::wire::wait::{earlier, watched, PAUSE};
 
 /// Connections of which nobody knows yet who they are; more wait to be accepted.
 const UNKNOWN: usize = 64;

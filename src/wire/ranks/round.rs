@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::error::{RanksError, Round};
 use super::talk::Talk;
-use crate::share::wire::error::{Step, WireError};
-use crate::share::wire::link::{Link, Wait};
-use crate::share::wire::parcel::{Limits, Parcel};
-use crate::share::wire::syscalls;
-use crate::share::wire::wait::{earlier, watched, PAUSE};
+use crate::wire::error::{Step, WireError};
+use crate::wire::link::{Link, Wait};
+use crate::wire::parcel::{Limits, Parcel};
+use crate::wire::syscalls;
+use crate::wire::wait::{earlier, watched, PAUSE};
 
 /// Part of the time that is kept for the word about a rank that lags to reach all, so that everybody names that one,
 /// and not those who waited for it.

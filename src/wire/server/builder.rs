@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::share::wire::parcel::Parcel;
-use crate::share::wire::peer::Peer;
+use crate::wire::parcel::Parcel;
+use crate::wire::peer::Peer;
 
 /// A server to be.
 #[must_use = "nobody is served before `serve`"]

@@ -17,7 +17,7 @@ use super::wait::PAUSE;
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use cuda_vmm::share::wire::{Fetch, Name, Parcel, Server};
+/// use cuda_vmm::wire::{Fetch, Name, Parcel, Server};
 ///
 /// let name = Name::new(format!("example of {}", std::process::id()));
 /// let server = Server::builder(Parcel::new(b"bytes".to_vec(), vec![])).serve(&name)?;
@@ -29,7 +29,7 @@ use super::wait::PAUSE;
 /// assert_eq!(received.accept()?.bytes, b"bytes");
 ///
 /// assert_eq!(server.stop().served, 1);
-/// # Ok::<(), cuda_vmm::share::wire::WireError>(())
+/// # Ok::<(), cuda_vmm::wire::WireError>(())
 /// ```
 #[must_use = "nothing is fetched before `receive`"]
 pub struct Fetch {

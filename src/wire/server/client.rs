@@ -2,13 +2,13 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use crate::share::wire::error::{Step, WireError};
-use crate::share::wire::frame::Frame;
-use crate::share::wire::link::{Flow, Link, Wait};
-use crate::share::wire::outgoing::Outgoing;
-use crate::share::wire::parcel::Parcel;
-use crate::share::wire::peer::Peer;
-use crate::share::wire::talk::ALONE;
+use crate::wire::error::{Step, WireError};
+use crate::wire::frame::Frame;
+use crate::wire::link::{Flow, Link, Wait};
+use crate::wire::outgoing::Outgoing;
+use crate::wire::parcel::Parcel;
+use crate::wire::peer::Peer;
+use crate::wire::talk::ALONE;
 
 /// A conversation with one client.
 pub(super) struct Client {

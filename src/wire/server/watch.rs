@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use crate::share::wire::link::Wait;
-use crate::share::wire::syscalls;
-use crate::share::wire::wait::events;
+use crate::wire::link::Wait;
+use crate::wire::syscalls;
+use crate::wire::wait::events;
 
 /// How many are reported at once; others are reported the next time.
 const AT_ONCE: usize = 64;

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::share::wire::error::WireError;
-use crate::share::wire::peer::Peer;
+use crate::wire::error::WireError;
+use crate::wire::peer::Peer;
 
 /// How many refusals are kept with their reasons; a client that tries for ever must not fill the memory.
 const KEPT: usize = 64;

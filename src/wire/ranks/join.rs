@@ -10,8 +10,8 @@ use std::time::Instant;
 use super::error::RanksError;
 use super::greeting::Place;
 use super::meeting::{Links, Meeting};
-use crate::share::wire::error::{Step, WireError};
-use crate::share::wire::syscalls;
+use crate::wire::error::{Step, WireError};
+use crate::wire::syscalls;
 
 pub(super) fn in_folder(
     folder: &Path,

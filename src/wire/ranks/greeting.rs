@@ -3,9 +3,9 @@
 use std::os::fd::OwnedFd;
 
 use super::error::RanksError;
-use crate::share::wire::error::{Step, WireError};
-use crate::share::wire::frame::Frame;
-use crate::share::wire::link::{Flow, Link, Wait};
+use crate::wire::error::{Step, WireError};
+use crate::wire::frame::Frame;
+use crate::wire::link::{Flow, Link, Wait};
 
 /// Which rank this is, of how many.
 #[derive(Debug, Clone, Copy)]

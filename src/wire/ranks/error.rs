@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::share::wire::error::WireError;
-use crate::share::wire::frame::Frame;
+use crate::wire::error::WireError;
+use crate::wire::frame::Frame;
 
 /// Which of a group's operations: they are the same in the same order on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -46,17 +46,18 @@ impl fmt::Display for Step {
 /// A parcel did not arrive, or nobody knows that it did.
 ///
 /// What was received of it is closed. The connection it came over is shut down, so that the other end learns of it at
-/// once.
+/// once. Where the crate's own [`Result`](crate::Result) is returned, `?` makes it an
+/// [`Error::Wire`](crate::Error::Wire).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
     /// A system call failed, on this side.
-    #[error("{step}: {source}")]
+    #[error("{step}: {error}")]
     Io {
         /// During what.
         step: Step,
         /// The kernel's reason.
-        source: io::Error,
+        error: io::Error,
     },
     /// The deadline passed.
     #[error("no progress with {at} before the deadline")]
@@ -87,12 +88,12 @@ pub enum WireError {
         reason: String,
     },
     /// What came is no message of this protocol.
-    #[error("{at}: {source}")]
+    #[error("{at}: {error}")]
     BadMessage {
         /// What was being waited for.
         at: Step,
         /// What is wrong with it.
-        source: FrameError,
+        error: FrameError,
     },
     /// A message of this protocol, but of another kind than is due.
     #[error("{at}: a message of kind {found} came out of turn")]
@@ -261,7 +262,7 @@ pub enum WireError {
 
 impl WireError {
     pub(super) fn io(step: Step) -> impl FnOnce(io::Error) -> WireError {
-        move |source| WireError::Io { step, source }
+        move |error| WireError::Io { step, error }
     }
 
     pub(super) fn out_of_turn(at: Step, found: &Frame<'_>) -> WireError {

@@ -12,15 +12,15 @@ use super::builder::ServerBuilder;
 use super::client::Client;
 use super::report::ServerReport;
 use super::watch::Watch;
-use crate::share::wire::error::{Step, WireError};
-use crate::share::wire::frame::Frame;
-use crate::share::wire::host::HostId;
-use crate::share::wire::link::{Link, Wait};
-use crate::share::wire::listener::Listener;
-use crate::share::wire::peer::Peer;
-use crate::share::wire::syscalls;
-use crate::share::wire::talk::ALONE;
-use crate::share::wire::wait::{earlier, PAUSE};
+use crate::wire::error::{Step, WireError};
+use crate::wire::frame::Frame;
+use crate::wire::host::HostId;
+use crate::wire::link::{Link, Wait};
+use crate::wire::listener::Listener;
+use crate::wire::peer::Peer;
+use crate::wire::syscalls;
+use crate::wire::talk::ALONE;
+use crate::wire::wait::{earlier, PAUSE};
 
 /// How long nothing is accepted after the process could not: the connection stays readable, and asking at once would
 /// be asking for ever.

@@ -2,12 +2,12 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::share::wire::error::{Step, WireError};
-use crate::share::wire::frame::Frame;
-use crate::share::wire::incoming::Incoming;
-use crate::share::wire::link::{Flow, Link, Wait};
-use crate::share::wire::outgoing::Outgoing;
-use crate::share::wire::parcel::{Limits, Parcel};
+use crate::wire::error::{Step, WireError};
+use crate::wire::frame::Frame;
+use crate::wire::incoming::Incoming;
+use crate::wire::link::{Flow, Link, Wait};
+use crate::wire::outgoing::Outgoing;
+use crate::wire::parcel::{Limits, Parcel};
 
 /// Both parcels go over one connection, one after the other, the lower rank's first: so neither side ever writes while
 /// the other does.
