@@ -25,7 +25,8 @@ pub(crate) fn flatness(report: &mut Report) {
         .build()
         .expect("a sound configuration");
     let driver = Driver::simulated(&sim).expect("it starts");
-    let kinds: [(&str, fn(&mut Filled)); 3] = [
+    type Kind = (&'static str, fn(&mut Filled));
+    let kinds: [Kind; 3] = [
         ("in a block that stays", Filled::within),
         ("in a block of its own", Filled::beyond),
         ("at the end, by resizing", Filled::resize),
