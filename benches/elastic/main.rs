@@ -1,4 +1,4 @@
-//! What elastic ranges cost, against the driver's raw calls in the same run.
+//! What elastic ranges and suspending cost, against the driver's raw calls in the same run.
 //!
 //! On a machine with a GPU the driver is the real one, and every figure has its target beside it. Without one the same
 //! runs on the simulated driver, in smaller sizes, where only the crate's own part is worth a look. Figures are medians
@@ -15,6 +15,7 @@ mod commits;
 mod copies;
 mod raw;
 mod report;
+mod suspend;
 
 use cuda_vmm::sim::{LogMode, Simulation};
 use cuda_vmm::{Access, AllocationProps, Device, Driver, ElasticRange, ElasticRangeBuilder};
@@ -89,6 +90,7 @@ fn main() {
         commits::in_steps(&bench, &mut report);
         commits::at_random(&bench, &mut report);
         copies::compare(&bench, &mut report);
+        suspend::compare(&bench, &mut report);
     }
     bookkeeping::flatness(&mut report);
     report.write();

@@ -66,6 +66,34 @@ impl Raw {
         }
     }
 
+    /// Maps all of it in handles of this size, and grants all by one call.
+    pub fn fill(&self, each: usize) -> Vec<u64> {
+        let mut handles = Vec::with_capacity(self.size / each);
+        for offset in (0..self.size).step_by(each) {
+            let (mut handle, address) = (0, self.base + offset as u64);
+            unsafe {
+                ok(self
+                    .calls
+                    .cuMemCreate(&mut handle, each, &self.properties, 0));
+                ok(self.calls.cuMemMap(address, each, 0, handle, 0));
+            }
+            handles.push(handle);
+        }
+        ok(unsafe {
+            self.calls
+                .cuMemSetAccess(self.base, self.size, &self.access, 1)
+        });
+        handles
+    }
+
+    /// Unmaps all of it by one call, and releases.
+    pub fn empty(&self, handles: impl Iterator<Item = u64>) {
+        ok(unsafe { self.calls.cuMemUnmap(self.base, self.size) });
+        for handle in handles {
+            ok(unsafe { self.calls.cuMemRelease(handle) });
+        }
+    }
+
     pub fn free(self) {
         ok(unsafe { self.calls.cuMemAddressFree(self.base, self.size) });
     }

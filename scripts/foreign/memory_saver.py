@@ -1,4 +1,4 @@
-"""What torch_memory_saver and PyTorch take for what `benches/suspend.rs` measures, on the same GPU.
+"""What torch_memory_saver and PyTorch take for what `benches/elastic/suspend.rs` measures, on the same GPU.
 
     python3 memory_saver.py [TSV]
 

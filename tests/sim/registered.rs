@@ -36,7 +36,7 @@ fn registered_memory_is_in_the_snapshot() {
         assert_eq!(told, [(0x10_0000, 0x2000), (0x10_2000, 0x1000)]);
         assert!(!rig.snapshot().holds_no_memory());
         let shown = rig.snapshot().to_string();
-        assert!(shown.contains("\nregistered 0x100000 8 KiB\n"), "{shown}");
+        assert!(shown.contains("registered 0x100000 8 KiB\n"), "{shown}");
         unregister(&rig, 0x10_0000).unwrap();
         unregister(&rig, 0x10_2000).unwrap();
         assert_eq!(rig.snapshot(), before);

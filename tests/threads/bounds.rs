@@ -40,6 +40,15 @@ both!(
     Library,
     dyn DriverCalls
 );
+// Elastic ranges.
+both!(
+    ElasticRange,
+    ElasticRangeBuilder,
+    Contents,
+    Committed,
+    Decommitted,
+    Resized
+);
 // What borrows from those: as free as a reference.
 both!(View<'static>, Elements<'static, *mut u8>);
 // What is said and asked.
@@ -99,7 +108,8 @@ both!(
     MappingState,
     HandleState,
     ExportState,
-    OrdinaryState
+    OrdinaryState,
+    RegisteredState
 );
 
 // A context is current on one thread.
