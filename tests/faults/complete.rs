@@ -32,6 +32,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     (
         "Unclosed::drop",
+        "in tests/waiting: an error of a failed wait unmaps nothing",
+    ),
+    (
+        "Unclaimed::drop",
         "in tests/waiting: a failed wait that nobody joins",
     ),
     ("Closing::join", "with close_in_background, which it ends"),

@@ -69,6 +69,7 @@ both!(
     NotUndone,
     ReleaseError,
     CloseError,
+    Unclosed,
     Leak,
     LoadError,
     ConfigError,
