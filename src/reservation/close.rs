@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Reservation, Unclosed};
+use super::{Reservation, StillHeld};
 use crate::allocation::Allocation;
 use crate::driver::Piece;
 use crate::error::{Error, NotUndone};
@@ -16,7 +16,7 @@ use crate::report::{self, Leak};
 /// [`close_in_background`](Reservation::close_in_background) that failed, nothing was undone, and work may still use
 /// the memory. Dropping this error, or what `?` made of it, then unmaps nothing: the reservation stays mapped until the
 /// process ends, and [`set_leak_hook`](crate::set_leak_hook)'s hook is told. To go on with it, take it out: see
-/// [`Unclosed`].
+/// [`StillHeld`].
 #[non_exhaustive]
 pub struct CloseError {
     /// The first failure.
@@ -24,7 +24,7 @@ pub struct CloseError {
     /// Every further failure, in the order it happened.
     pub further: Vec<Error>,
     /// The reservation, with exactly what is still mapped.
-    pub reservation: Unclosed,
+    pub reservation: StillHeld,
     /// What [`close_keeping`](Reservation::close_keeping) had already taken out: each allocation with the offset it was
     /// mapped at.
     pub kept: Vec<(usize, Allocation)>,
@@ -38,7 +38,7 @@ impl CloseError {
             undo: further,
         } = error.into_parts();
         Box::new(CloseError {
-            reservation: Unclosed::in_use(reservation, &error),
+            reservation: StillHeld::in_use(reservation, &error),
             error,
             further,
             kept: Vec::new(),
@@ -152,7 +152,7 @@ impl Reservation {
             Some(error) => Err(Box::new(CloseError {
                 error,
                 further: errors.collect(),
-                reservation: Unclosed::at_rest(self),
+                reservation: StillHeld::at_rest(self),
                 kept,
             })),
         }

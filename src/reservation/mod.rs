@@ -4,13 +4,13 @@ mod builder;
 mod close;
 mod copy;
 mod draw;
+mod held;
 mod hold;
 mod lift;
 mod map;
 mod rights;
 mod suspend;
 mod table;
-mod unclosed;
 mod unmap;
 mod view;
 mod wait;
@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use builder::ReservationBuilder;
 pub use close::CloseError;
+pub use held::StillHeld;
 pub(crate) use suspend::{LetGo, Segment, Waking};
-pub use unclosed::Unclosed;
 pub use view::{Elements, View};
 pub use wait::Closing;
 
@@ -75,7 +75,7 @@ use table::{Span, Table};
 /// or copy still running on the range then fails with ILLEGAL_ADDRESS and takes its context with it.
 /// [`unmap_after`](Reservation::unmap_after) and [`close_after`](Reservation::close_after) take a
 /// [`Fence`](crate::Fence) to wait for first. Where that wait fails nothing is unmapped: `close_after` gives the
-/// reservation back in its error, as an [`Unclosed`], which leaks it rather than unmap it if nobody takes it out.
+/// reservation back in its error, as an [`StillHeld`], which leaks it rather than unmap it if nobody takes it out.
 pub struct Reservation {
     driver: Driver,
     base: u64,

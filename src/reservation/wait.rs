@@ -49,7 +49,7 @@ impl Reservation {
     /// # Errors
     ///
     /// As `close`. Where the wait failed, the reservation is in the error with everything still mapped, and stays so
-    /// if the error is dropped: see [`Unclosed`](crate::Unclosed).
+    /// if the error is dropped: see [`StillHeld`](crate::StillHeld).
     #[doc(alias = "cuMemAddressFree")]
     pub fn close_after(self, fence: Fence<'_>) -> Result<(), Box<CloseError>> {
         match fence.wait() {

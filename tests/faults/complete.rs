@@ -31,7 +31,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "in tests/elastic/faults.rs: a handle that is released late is an error of something that was done",
     ),
     (
-        "Unclosed::drop",
+        "StillHeld::drop",
         "in tests/waiting: an error of a failed wait unmaps nothing",
     ),
     (

@@ -69,7 +69,7 @@ both!(
     NotUndone,
     ReleaseError,
     CloseError,
-    Unclosed,
+    StillHeld,
     Leak,
     LoadError,
     ConfigError,

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::report::{self, Leak};
 
 /// The reservation that a [`CloseError`](crate::CloseError) gives back. It can be looked at and used as it is, and
-/// [taken out](Unclosed::into_inner).
+/// [taken out](StillHeld::into_inner).
 ///
 /// Dropped in here, alone or with its error, it is dropped as any reservation is: what is left is undone once more.
 /// That would unmap memory under work that still runs where it was the wait for that work that failed. Then it stays
@@ -26,17 +26,17 @@ use crate::report::{self, Leak};
 /// }
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
-pub struct Unclosed {
+pub struct StillHeld {
     /// Empty only while it is taken out or dropped.
     reservation: Option<Reservation>,
     /// Why it may be in use: the failure of the wait, told again.
     in_use: Option<Error>,
 }
 
-impl Unclosed {
+impl StillHeld {
     /// One that nothing uses any more.
     pub(super) fn at_rest(reservation: Reservation) -> Self {
-        Unclosed {
+        StillHeld {
             reservation: Some(reservation),
             in_use: None,
         }
@@ -44,7 +44,7 @@ impl Unclosed {
 
     /// One whose work may still run, because waiting for it failed like this.
     pub(super) fn in_use(reservation: Reservation, error: &Error) -> Self {
-        Unclosed {
+        StillHeld {
             reservation: Some(reservation),
             in_use: Some(error.told_again()),
         }
@@ -83,13 +83,13 @@ impl Unclosed {
     }
 }
 
-impl Drop for Unclosed {
+impl Drop for StillHeld {
     fn drop(&mut self) {
         self.end(|error| error);
     }
 }
 
-impl Deref for Unclosed {
+impl Deref for StillHeld {
     type Target = Reservation;
 
     fn deref(&self) -> &Reservation {
@@ -100,7 +100,7 @@ impl Deref for Unclosed {
     }
 }
 
-impl DerefMut for Unclosed {
+impl DerefMut for StillHeld {
     fn deref_mut(&mut self) -> &mut Reservation {
         match &mut self.reservation {
             Some(reservation) => reservation,
@@ -109,19 +109,19 @@ impl DerefMut for Unclosed {
     }
 }
 
-impl From<Unclosed> for Reservation {
-    fn from(unclosed: Unclosed) -> Reservation {
+impl From<StillHeld> for Reservation {
+    fn from(unclosed: StillHeld) -> Reservation {
         unclosed.into_inner()
     }
 }
 
-impl fmt::Debug for Unclosed {
+impl fmt::Debug for StillHeld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
     }
 }
 
-impl fmt::Display for Unclosed {
+impl fmt::Display for StillHeld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&**self, f)
     }
