@@ -75,7 +75,7 @@ use table::{Span, Table};
 /// or copy still running on the range then fails with ILLEGAL_ADDRESS and takes its context with it.
 /// [`unmap_after`](Reservation::unmap_after) and [`close_after`](Reservation::close_after) take a
 /// [`Fence`](crate::Fence) to wait for first. Where that wait fails nothing is unmapped: `close_after` gives the
-/// reservation back in its error, as an [`StillHeld`], which leaks it rather than unmap it if nobody takes it out.
+/// reservation back in its error, as a [`StillHeld`], which leaks it rather than unmap it if nobody takes it out.
 pub struct Reservation {
     driver: Driver,
     base: u64,
