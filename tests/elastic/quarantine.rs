@@ -162,5 +162,5 @@ fn kept_by_close(machine: &Machine) {
         (unclosed.further.len(), unclosed.reservation.quarantined()),
         (0, 1)
     );
-    unclosed.reservation.close().unwrap();
+    unclosed.reservation.into_inner().close().unwrap();
 }
