@@ -11,8 +11,8 @@ use crate::{must, Outcome};
 pub const GROWTH: usize = 1 << 20;
 /// Cycles that are not counted: they fill the caches of the driver and the allocator, and the simulated driver's log.
 const WARM_UP: usize = 1_000;
-/// Suspending with contents touches whole granules, and takes ten times as long as all the rest of a cycle where memory is
-/// simulated: it is done in each cycle of so many.
+/// Suspending with contents touches whole granules, which takes longer than all the rest of a cycle where memory is
+/// simulated: it is done in one cycle of so many.
 const SUSPENDS_EVERY: usize = 8;
 
 pub fn run(driver: &Driver, device: &Device, props: &AllocationProps, cycles: usize) -> Outcome {

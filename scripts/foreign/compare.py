@@ -24,7 +24,8 @@ AGAINST = [
      [("sglang VmmReservation, 4 GiB in 2 MiB chunks", 1)], 40),
     ("commit 4 GiB and give back, against PyTorch's expandable segments", [(AT_ONCE, 1)],
      [("torch expandable segments, 4 GiB", 1)], 10),
-    ("suspend and resume 4 GiB with a host copy, first cycle, against torch_memory_saver", [(FIRST, 1), (FIRST + "\traw", 1)],
+    ("suspend and resume 4 GiB with a host copy, first cycle, against torch_memory_saver",
+     [(FIRST, 1), (FIRST + "\traw", 1)],
      [(SAVED + "suspend", 1000), (SAVED + "resume", 1000)], 5),
 ]
 
