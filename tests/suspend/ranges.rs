@@ -120,6 +120,8 @@ struct One {
     keeps: bool,
     /// Whether its contents went with its memory.
     dropped: bool,
+    /// What the second device may do, unless that could not be undone.
+    peer: Option<Access>,
 }
 
 fn play(least: u32, cache: usize, contents: Contents, steps: &[Step]) {
@@ -149,6 +151,7 @@ fn play(least: u32, cache: usize, contents: Contents, steps: &[Step]) {
                 model: vec![None; SIZE],
                 keeps: backup == Backup::Host,
                 dropped: false,
+                peer: Some(Access::None),
             }
         })
         .collect();
@@ -166,7 +169,7 @@ fn play(least: u32, cache: usize, contents: Contents, steps: &[Step]) {
         sim.clear_faults();
         ground.take_contexts_off();
         for one in &mut members {
-            agree(&mut group, one, g, &mut next);
+            agree(&mut group, one, &ground, &mut next);
         }
     }
     let closed = group.close();
@@ -216,6 +219,13 @@ fn take(group: &mut Group, one: &mut One, op: Op, ground: &Ground, g: usize) {
     let clean = result
         .as_ref()
         .map_or_else(|error| error.undo_failures().is_empty(), |()| true);
+    if let Op::Grant(access) = op {
+        one.peer = match (&result, clean) {
+            (Ok(()), _) => Some(access),
+            (Err(_), true) => one.peer,
+            (Err(_), false) => None,
+        };
+    }
     for at in 0..SIZE {
         let committed = range.is_committed(at * g, g);
         let was = one.model[at].is_some();
@@ -236,7 +246,8 @@ fn take(group: &mut Group, one: &mut One, op: Op, ground: &Ground, g: usize) {
 }
 
 /// What must be true whatever failed; and what was committed a moment ago gets a byte of its own.
-fn agree(group: &mut Group, one: &mut One, g: usize, next: &mut u8) {
+fn agree(group: &mut Group, one: &mut One, ground: &Ground, next: &mut u8) {
+    let g = ground.g;
     if group.is_suspended(one.key.id()).unwrap() {
         return;
     }
@@ -261,6 +272,8 @@ fn agree(group: &mut Group, one: &mut One, g: usize, next: &mut u8) {
         if block.is_quarantined() {
             continue;
         }
+        let peers = range.access_of(at * g, &ground.devices[1]).unwrap();
+        assert_eq!(peers, one.peer.unwrap_or(peers), "granule {at}");
         range.read(at * g, &mut bytes).unwrap();
         let wrong = bytes.iter().find(|byte| **byte != value);
         assert_eq!(wrong, None, "granule {at} is not {value}");
