@@ -17,6 +17,8 @@ mod raw;
 mod report;
 mod suspend;
 
+use std::time::{Duration, Instant};
+
 use cuda_vmm::sim::{LogMode, Simulation};
 use cuda_vmm::{Access, AllocationProps, Device, Driver, ElasticRange, ElasticRangeBuilder};
 
@@ -32,10 +34,11 @@ struct Bench {
 }
 
 impl Bench {
-    /// Long enough for the driver to clear a few gigabytes.
+    /// Long enough for the driver to clear a few gigabytes. Not asleep: a processor that wakes up is slow at first.
     fn rest(&self) {
-        if self.real {
-            std::thread::sleep(std::time::Duration::from_millis(40));
+        let until = Instant::now() + Duration::from_millis(40);
+        while self.real && Instant::now() < until {
+            std::hint::spin_loop();
         }
     }
 

@@ -19,12 +19,19 @@ MIB = 1 << 20
 ROUNDS = 7
 
 
+def rest():
+    """As between the rounds of the benchmark: long enough for the driver to clear what it got back, and awake."""
+    until = time.perf_counter() + 0.04
+    while time.perf_counter() < until:
+        pass
+
+
 def median(run, rounds=ROUNDS):
     """Microseconds of the median run, each after a rest; the first, which warms up, is not counted."""
     run()
     times = []
     for _ in range(rounds):
-        time.sleep(0.04)
+        rest()
         start = time.perf_counter()
         run()
         times.append((time.perf_counter() - start) * 1e6)
