@@ -203,23 +203,17 @@ impl<S: AsFd> Link<S> {
         }
     }
 
-    /// No more descriptors have come than can be due, however little of the message is here: on a stream every byte
-    /// could bring as many as one message holds.
+    /// No more descriptors have come than a message holds, however little of this one is here: on a stream every byte
+    /// could bring as many.
     fn check_fds(&self, at: Step) -> Result<(), WireError> {
-        let received = self.fds.len();
-        match self.header {
-            Some(header) if received > header.fds.into() => Err(WireError::FdCount {
-                at,
-                announced: header.fds.into(),
-                received,
-            }),
-            None if received > syscalls::MESSAGE_FDS => {
-                // Two reads bring them: this many can be told.
-                let announced = received as u16;
+        match self.fds.len() > syscalls::MESSAGE_FDS {
+            true => {
+                // The last read brought one message's worth at the most: so many can be told.
+                let announced = self.fds.len() as u16;
                 let error = FrameError::Fds { announced };
                 Err(WireError::BadMessage { at, error })
             }
-            _ => Ok(()),
+            false => Ok(()),
         }
     }
 
