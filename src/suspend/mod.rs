@@ -1,9 +1,9 @@
 //! Memory that goes while nobody needs it, and comes back at the same addresses.
 //!
-//! A [`Group`] owns reservations and elastic ranges. [`suspend`](Group::suspend) takes their memory away and gives it to the driver, for
-//! other processes to use; the addresses, the shape and the rights stay. [`resume`](Group::resume) puts memory back in
-//! the same places, so that every address that anybody noted means what it meant. Backup go, or are kept on the host,
-//! as was said of each member.
+//! A [`Group`] owns reservations and elastic ranges. [`suspend`](Group::suspend) takes their memory away and gives it to
+//! the driver, for other processes to use; the addresses, the shape and the rights stay. [`resume`](Group::resume) puts
+//! memory back in the same places, so that every address that anybody noted means what it meant. Contents go, or are
+//! kept on the host, as was said of each member.
 //!
 //! ```
 //! # use cuda_vmm::{sim::Simulation, Access, AllocationProps, Driver, Error, Reservation};
@@ -62,11 +62,12 @@
 //!
 //! Memory that was exported may be kept by a descriptor somewhere, and the importers keep it; resumed, the member has
 //! other memory than they. It has to be exported again. A [`MappingId`](crate::MappingId) names the same mapping as
-//! before. An elastic range lets go of what it has cached, and keeps what is committed. What was mapped inside of the reservation by raw calls, past this crate, is unmapped and lost.
+//! before. An elastic range lets go of what it has cached, and keeps what is committed. What was mapped inside of the
+//! reservation by raw calls, past this crate, is unmapped and lost.
 //!
 //! # Host memory
 //!
-//! Backup are kept in ordinary memory of the process, in huge pages where the kernel gives them, which is touched by
+//! Contents are kept in ordinary memory of the process, in huge pages where the kernel gives them, which is touched by
 //! several threads, registered with the driver (`cuMemHostRegister`) and copied to, all at once, block by block. That
 //! is what costs in the first cycle; copies run at the speed of the bus. With
 //! [`keep_host_memory`](Group::keep_host_memory) the next cycle reuses it. The system may give out more memory than it
@@ -268,7 +269,7 @@ impl Group {
     }
 
     /// Gives the host memory that is kept for later back to the system (`cuMemHostUnregister`), and tells how many
-    /// bytes that was. Backup of members that sleep stay.
+    /// bytes that was. Contents of members that sleep stay.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ pub struct Suspended {
     /// Memory that was taken out but is there still, for all that is known: a caller's allocation that was mapped
     /// (counted once, however often it was), and memory that was exported, which open descriptors would keep.
     pub still_held: usize,
-    /// Backup that were copied to the host.
+    /// Contents that were copied to the host.
     pub copied: usize,
 }
 
@@ -34,7 +34,7 @@ pub struct Resumed {
     pub already: Vec<MemberId>,
     /// Memory that was created.
     pub created: usize,
-    /// Backup that were copied back from the host.
+    /// Contents that were copied back from the host.
     pub copied: usize,
 }
 

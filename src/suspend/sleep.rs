@@ -12,7 +12,7 @@ impl Group {
     /// Does not wait for work that uses the memory, which would lose its context: see
     /// [`suspend_after`](Self::suspend_after).
     ///
-    /// Backup that are to be kept are copied first, those of all members. If a copy fails, nothing was done. Then the
+    /// Contents that are to be kept are copied first, those of all members. If a copy fails, nothing was done. Then the
     /// members go to sleep one after the other, each whole or not at all.
     ///
     /// # Errors
