@@ -1,9 +1,9 @@
 //! Memory that goes while nobody needs it, and comes back at the same addresses.
 //!
-//! A [`Group`] owns reservations and elastic ranges. [`suspend`](Group::suspend) takes their memory away and gives it to
-//! the driver, for other processes to use; the addresses, the shape and the rights stay. [`resume`](Group::resume) puts
-//! memory back in the same places, so that every address that anybody noted means what it meant. Contents go, or are
-//! kept on the host, as was said of each member.
+//! A [`Group`] owns reservations and elastic ranges. [`suspend`](Group::suspend) takes their memory away and gives it
+//! to the driver, for other processes to use; the addresses, the shape and the rights stay. [`resume`](Group::resume)
+//! puts memory back in the same places, so that every address that anybody noted means what it meant. Contents go, or
+//! are kept on the host, as was said of each member.
 //!
 //! ```
 //! # use cuda_vmm::{sim::Simulation, Access, AllocationProps, Driver, Error, Reservation};
@@ -51,7 +51,17 @@
 //! }
 //! ```
 //!
-//! What does not borrow is looked for: memory that an export in this process holds is [`Error::Held`].
+//! # What holds the memory all the same
+//!
+//! Stop servers, drop spans and close descriptors before suspending, and serve anew after resuming: memory that somebody
+//! holds is not free for others when its mapping is gone. What does not borrow from a member is found in part:
+//!
+//! | what is held elsewhere | what suspending says |
+//! |---|---|
+//! | an export by fabric handles in this process: an [`ExportedSpan`](crate::share::ExportedSpan), or its [`Kept`](crate::share::Kept) | [`Error::Held`] |
+//! | an [`Allocation`](crate::Allocation) or a [`SpanSource`](crate::share::SpanSource) that was retained of memory that had been exported, or that was exported itself; this process's own import of what it exported | [`Error::Held`] |
+//! | a file descriptor that is open still, here, in a [`Server`](crate::share::wire::Server) or in another process, and imports elsewhere | nothing: they keep the memory, which is counted in [`still_held`](Suspended::still_held), as all memory is that was exported since it was created, even where all descriptors are closed by then |
+//! | an allocation retained of memory that was never exported, or counts taken by raw calls | nothing: they keep the memory, which is counted in [`given_back`](Suspended::given_back) |
 //!
 //! # Whose memory goes
 //!
@@ -60,8 +70,8 @@
 //! | [`map`](Reservation::map), [`map_releasing`](Reservation::map_releasing) | its memory goes, and memory with the same properties is made in its place | zero | copied |
 //! | [`map_existing`](Reservation::map_existing) | the allocation is unmapped, held, and mapped again, at all of its mirrors | stay | stay |
 //!
-//! Memory that was exported may be kept by a descriptor somewhere, and the importers keep it; resumed, the member has
-//! other memory than they. It has to be exported again. A [`MappingId`](crate::MappingId) names the same mapping as
+//! Importers keep memory that was exported; resumed, the member has other memory than they. It has to be exported again.
+//! A [`MappingId`](crate::MappingId) names the same mapping as
 //! before. An elastic range lets go of what it has cached, and keeps what is committed. What was mapped inside of the
 //! reservation by raw calls, past this crate, is unmapped and lost.
 //!

@@ -15,10 +15,11 @@ pub struct Suspended {
     pub members: Vec<MemberId>,
     /// The members that were asleep before, and were passed over.
     pub already: Vec<MemberId>,
-    /// Memory that went: nothing in this process holds it any more.
+    /// Memory that went: its mappings and all counts of it that this crate knows of are gone.
     pub given_back: usize,
-    /// Memory that was taken out but is there still, for all that is known: a caller's allocation that was mapped
-    /// (counted once, however often it was), and memory that was exported, which open descriptors would keep.
+    /// Memory that was taken out but may be there still: a caller's allocation that was mapped (counted once, however
+    /// often it was), and memory that was ever exported, which open descriptors and imports keep. Whether any is open
+    /// is not known; if none is, it went like the rest.
     pub still_held: usize,
     /// Contents that were copied to the host.
     pub copied: usize,
