@@ -454,24 +454,30 @@ pub enum Error {
     #[error("waiting for the work failed, everything is still mapped: {0}")]
     WaitFailed(Box<dyn std::error::Error + Send + Sync>),
     /// A member of a group is suspended: its addresses are kept, and nothing is mapped at them.
-    #[error("the reservation of {} at {base:#x} is suspended: resume it first", Bytes(*size))]
+    #[error("{tag:?}, {} at {base:#x}, is suspended: resume it first", Bytes(*size).short())]
     Suspended {
+        /// Its tag.
+        tag: String,
         /// Its base.
         base: u64,
         /// Bytes reserved.
         size: usize,
     },
     /// A member that was to be suspended, by its key, is.
-    #[error("the reservation of {} at {base:#x} is suspended already", Bytes(*size))]
+    #[error("{tag:?}, {} at {base:#x}, is suspended already", Bytes(*size).short())]
     AlreadySuspended {
+        /// Its tag.
+        tag: String,
         /// Its base.
         base: u64,
         /// Bytes reserved.
         size: usize,
     },
     /// A member that was to be resumed, by its key, is not suspended.
-    #[error("the reservation of {} at {base:#x} is not suspended: there is nothing to resume", Bytes(*size))]
+    #[error("{tag:?}, {} at {base:#x}, is not suspended: there is nothing to resume", Bytes(*size).short())]
     NotSuspended {
+        /// Its tag.
+        tag: String,
         /// Its base.
         base: u64,
         /// Bytes reserved.
@@ -488,8 +494,10 @@ pub enum Error {
     },
     /// Memory that was to be suspended is held in this process by something else than its mapping: an export by fabric
     /// handles, or an allocation that was retained of it or imported again. Open file descriptors are not found.
-    #[error("the memory at {} is held in this process, by an export by fabric handles or by an allocation that was retained of it or imported: drop that first, or the memory would not go", Bounds::from(mapping))]
+    #[error("the memory of {tag:?} at {} is held in this process, by an export by fabric handles or by an allocation that was retained of it or imported: drop that first, or the memory would not go", Bounds::from(mapping))]
     Held {
+        /// The tag of the member.
+        tag: String,
         /// The mapping, as offsets.
         mapping: Range<usize>,
     },

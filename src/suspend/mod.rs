@@ -237,6 +237,19 @@ impl Group {
             .ok_or(Error::NoSuchMember)
     }
 
+    /// Says anew what is to become of a member's contents, from the next time on that it is suspended. It has to be
+    /// awake.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchMember`], [`Error::Suspended`]. Nothing is changed then.
+    pub fn set_backup(&mut self, member: MemberId, backup: Backup) -> Result<()> {
+        self.awake(member)?;
+        let slot = self.slots.get_mut(&member.number);
+        slot.map(|slot| slot.backup = backup)
+            .ok_or(Error::NoSuchMember)
+    }
+
     /// Where a member lies and what it is made of, asleep or awake.
     ///
     /// # Errors
@@ -359,10 +372,12 @@ impl Group {
 
     fn awake(&self, member: MemberId) -> Result<&Slot> {
         let slot = self.slot(member)?;
-        let (base, size) = slot.place();
         match slot.state {
             State::Awake => Ok(slot),
-            State::Asleep(_) => Err(Error::Suspended { base, size }),
+            State::Asleep(_) => {
+                let (tag, base, size) = slot.place();
+                Err(Error::Suspended { tag, base, size })
+            }
         }
     }
 
@@ -413,12 +428,15 @@ impl Group {
         let mut numbers = Vec::new();
         for member in members {
             let slot = self.slot(*member)?;
-            let (base, size) = slot.place();
-            match (slot.is_asleep(), to_suspend) {
-                (true, true) => return Err(Error::AlreadySuspended { base, size }),
-                (false, false) => return Err(Error::NotSuspended { base, size }),
-                _ => numbers.push(member.number),
+            if slot.is_asleep() != to_suspend {
+                numbers.push(member.number);
+                continue;
             }
+            let (tag, base, size) = slot.place();
+            return Err(match to_suspend {
+                true => Error::AlreadySuspended { tag, base, size },
+                false => Error::NotSuspended { tag, base, size },
+            });
         }
         numbers.sort_unstable();
         numbers.dedup();
@@ -431,10 +449,10 @@ impl Slot {
         matches!(self.state, State::Asleep(_))
     }
 
-    /// Base and size of the reservation.
-    fn place(&self) -> (u64, usize) {
+    /// What an error calls it by: its tag, and base and size of the reservation.
+    fn place(&self) -> (String, u64, usize) {
         let reservation = self.member.reservation();
-        (reservation.base(), reservation.size())
+        (self.tag.clone(), reservation.base(), reservation.size())
     }
 }
 

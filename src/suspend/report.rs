@@ -65,6 +65,13 @@ impl<R: Default> Incomplete<R> {
     }
 }
 
+/// The error alone, for `?`: see [`Incomplete::into_error`].
+impl<R> From<Box<Incomplete<R>>> for Error {
+    fn from(incomplete: Box<Incomplete<R>>) -> Error {
+        incomplete.into_error()
+    }
+}
+
 impl<R> Incomplete<R> {
     /// The error alone, for a caller that looks at the group itself for the rest.
     pub fn into_error(self) -> Error {
@@ -75,6 +82,9 @@ impl<R> Incomplete<R> {
 impl fmt::Display for Incomplete<Suspended> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (done, left) = (self.done.members.len(), self.left.len());
+        if done + left == 0 {
+            return self.error.fmt(f);
+        }
         write!(
             f,
             "{}; {done} suspended ({} given back), {left} as before",
@@ -87,6 +97,9 @@ impl fmt::Display for Incomplete<Suspended> {
 impl fmt::Display for Incomplete<Resumed> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (done, left) = (self.done.members.len(), self.left.len());
+        if done + left == 0 {
+            return self.error.fmt(f);
+        }
         write!(f, "{}; {done} resumed, {left} suspended still", self.error)
     }
 }
