@@ -7,6 +7,7 @@
 
 mod machine;
 
+use std::collections::VecDeque;
 use std::error::Error as StdError;
 use std::process::ExitCode;
 
@@ -55,6 +56,7 @@ fn run() -> Outcome {
     cache.play()?;
     let block = cache.range.blocks().0;
     cache.range.close()?;
+    until_full(driver, longest)?;
 
     println!("\nWhat is left");
     let left = device.free_memory()?;
@@ -240,6 +242,45 @@ impl KvCache {
             .wrapping_add(1442695040888963407);
         (self.random >> 33) as usize % bound
     }
+}
+
+/// More sequences than the device has memory for, each of full length: when memory is out, the oldest has to go.
+fn until_full(driver: &Driver, longest: usize) -> Outcome {
+    println!("\nUntil the device is full");
+    let device = driver.device(0)?;
+    let slots = device.total_memory()? / longest + 2;
+    let mut range = ElasticRange::builder(slots * longest, &AllocationProps::on(&device))
+        .access(&device, Access::ReadWrite)
+        .blocks(longest..=longest)
+        .reserve()?;
+    let mut held = VecDeque::new();
+    let mut evicted = 0;
+    for slot in 0..slots {
+        loop {
+            match range.commit(slot * longest, longest) {
+                Ok(_) => break,
+                Err(error) if error.is_out_of_memory() => {
+                    let Some(oldest) = held.pop_front() else {
+                        return Err(error.into());
+                    };
+                    if evicted == 0 {
+                        println!("  {error}");
+                    }
+                    range.decommit(oldest * longest, longest)?;
+                    evicted += 1;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        held.push_back(slot);
+    }
+    println!("  {slots} sequences begun, {evicted} evicted for the others");
+    verify("memory ran out, and those that stayed are whole", {
+        let whole = |slot: &usize| range.is_committed(slot * longest, longest);
+        evicted > 0 && held.iter().all(whole) && held.len() + evicted == slots
+    })?;
+    range.close()?;
+    Ok(())
 }
 
 /// The first two lines of the drawing: what is held, and the bar.

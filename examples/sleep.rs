@@ -74,9 +74,9 @@ fn run() -> Outcome {
 
 fn heading(backup: Backup, keep: bool) -> &'static str {
     match (backup, keep) {
-        (Backup::None, _) => "Backup dropped",
-        (Backup::Host, false) => "Backup kept on the host, whose memory is made anew each time",
-        (Backup::Host, true) => "Backup kept on the host, whose memory is kept too",
+        (Backup::None, _) => "Contents dropped",
+        (Backup::Host, false) => "Contents kept on the host, whose memory is made anew each time",
+        (Backup::Host, true) => "Contents kept on the host, whose memory is kept too",
     }
 }
 

@@ -80,6 +80,23 @@
 //! 6. An operation that fails has changed nothing. If undoing it fails too, the error is [`Error::NotUndone`], and what
 //!    is left stays owned by the reservation, or by the driver ([`Driver::reclaim`]).
 //!
+//! # Errors that hand something back
+//!
+//! Most operations answer [`Error`]. Those that took something, or did a part, give it back with the error, boxed:
+//!
+//! | operation | error | what is in it |
+//! |---|---|---|
+//! | `close`, `close_after`, `close_keeping`, [`Closing::join`] | [`CloseError`] | the reservation, with what is still mapped |
+//! | [`Allocation::release`] | [`ReleaseError`] | the allocation |
+//! | [`Group::suspend`](suspend::Group::suspend), [`suspend_after`](suspend::Group::suspend_after), [`resume`](suspend::Group::resume) | [`Incomplete`](suspend::Incomplete) | which members are done and which are left |
+//! | [`Group::add`](suspend::Group::add) | [`NotAdded`](suspend::NotAdded) | the member |
+//! | [`Group::close`](suspend::Group::close) | [`Unclosed`](suspend::Unclosed) | the group, with what is left |
+//!
+//! All of them are `std` errors, so that `?` works where the error is a `Box<dyn std::error::Error>`. In a function
+//! that returns [`Result<T>`](Result), `?` turns an `Incomplete` into its [`Error`]; of the others, take the field
+//! `error`, or what `into_error` gives where there is one, once what was handed back is taken care of: dropping it is to
+//! give up on it.
+//!
 //! # Work in flight
 //!
 //! Neither [`unmap`](Reservation::unmap), nor [`close`](Reservation::close), nor `Drop` waits for work that uses the

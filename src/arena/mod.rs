@@ -4,6 +4,9 @@
 //! part of a [`Reservation`](crate::Reservation), several of them, an [`ElasticRange`](crate::ElasticRange) that it
 //! [commits as it grows](Arena::allocate_in), or memory that other code mapped.
 //!
+//! It does not know what is mapped. Pieces of a member of a [group](crate::suspend) that is suspended keep their
+//! addresses, beneath which there is no memory until the member is resumed.
+//!
 //! ```
 //! use cuda_vmm::arena::{Arena, Extent, Fit};
 //!
@@ -144,6 +147,9 @@ impl Arena {
     }
 
     /// Hands out `size` bytes at a multiple of `alignment`: a power of two, or 0 for none.
+    ///
+    /// These are addresses, whether or not there is memory beneath them. Over an [`ElasticRange`](crate::ElasticRange)
+    /// nothing is committed: use [`allocate_in`](Self::allocate_in), or commit what the piece lies in before it is used.
     ///
     /// # Errors
     ///

@@ -42,7 +42,6 @@ use granules::Granules;
 ///     .contents(Contents::Zeroed)
 ///     .reserve()?;
 ///
-/// kv.resize(2 << 20)?; // grows in place, and shrinks
 /// kv.commit(8 << 30, 64 << 20)?; // any part of it
 /// kv.write(8 << 30, b"tokens")?;
 ///
@@ -51,6 +50,9 @@ use granules::Granules;
 /// kv.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// A range that only grows and shrinks at its end, from its start on, is told its length with
+/// [`resize`](Self::resize), which decommits everything at or above it.
 ///
 /// # What is committed, retained, cached
 ///

@@ -23,7 +23,8 @@ impl Error {
         }
     }
 
-    /// Memory ran out (not addresses): free some and try again.
+    /// The driver's memory ran out (not addresses): free some and try again. [`Error::NoHostMemory`], for which the
+    /// system has none, is another matter.
     pub fn is_out_of_memory(&self) -> bool {
         match self.first() {
             Error::OutOfMemory { .. } | Error::CommitOutOfMemory { .. } => true,

@@ -21,7 +21,9 @@ use crate::location::Location;
 use crate::recipe::HandleTypes;
 use crate::sys::{Call, LoadError, Tried};
 use crate::wire::{RanksError, WireError};
-use words::{devices, free_bytes, next_multiple, next_power};
+use words::{
+    cached_text, devices, exportable_text, free_bytes, hole_text, next_multiple, next_power,
+};
 
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -131,12 +133,8 @@ pub enum Error {
         /// The first mapping in the way.
         existing: Range<usize>,
     },
-    /// The range contains bytes that are not mapped.
-    #[error(
-        "{} contains the unmapped bytes {}: name a range that is mapped throughout",
-        Bounds::from(asked),
-        Bounds::from(hole)
-    )]
+    /// The range contains bytes that are not mapped, or nothing but those.
+    #[error("{}", hole_text(asked, hole))]
     Hole {
         /// The range asked for, as offsets.
         asked: Range<usize>,
@@ -253,7 +251,7 @@ pub enum Error {
         from: Range<usize>,
     },
     /// The allocation was not created for this kind of sharing.
-    #[error("the allocation was created for {asked}, so it cannot be exported as {needed}: ask for {needed} when creating it")]
+    #[error("{}", exportable_text(*asked, *needed))]
     NotExportable {
         /// What it was created for.
         asked: HandleTypes,
@@ -380,7 +378,7 @@ pub enum Error {
     },
     /// There is not enough memory to commit a range, which is as it was before. What its cache held was released before
     /// memory was asked for a last time.
-    #[error("not enough free memory on {location} for the {} that committing needs{}, after {} of cached blocks were released", Bytes(*asked), free_bytes(*free), Bytes(*cached))]
+    #[error("not enough free memory on {location} for the {} that committing needs{}{}", Bytes(*asked), free_bytes(*free), cached_text(*cached))]
     CommitOutOfMemory {
         /// The bytes that had to be created, all blocks of the commit together.
         asked: usize,
@@ -456,24 +454,30 @@ pub enum Error {
     #[error("waiting for the work failed, nothing was unmapped: {0}")]
     WaitFailed(Box<dyn std::error::Error + Send + Sync>),
     /// A member of a group is suspended: its addresses are kept, and nothing is mapped at them.
-    #[error("the reservation of {} at {base:#x} is suspended: resume it first", Bytes(*size))]
+    #[error("{tag:?}, {} at {base:#x}, is suspended: resume it first", Bytes(*size).short())]
     Suspended {
+        /// Its tag.
+        tag: String,
         /// Its base.
         base: u64,
         /// Bytes reserved.
         size: usize,
     },
     /// A member that was to be suspended, by its key, is.
-    #[error("the reservation of {} at {base:#x} is suspended already", Bytes(*size))]
+    #[error("{tag:?}, {} at {base:#x}, is suspended already", Bytes(*size).short())]
     AlreadySuspended {
+        /// Its tag.
+        tag: String,
         /// Its base.
         base: u64,
         /// Bytes reserved.
         size: usize,
     },
     /// A member that was to be resumed, by its key, is not suspended.
-    #[error("the reservation of {} at {base:#x} is not suspended: there is nothing to resume", Bytes(*size))]
+    #[error("{tag:?}, {} at {base:#x}, is not suspended: there is nothing to resume", Bytes(*size).short())]
     NotSuspended {
+        /// Its tag.
+        tag: String,
         /// Its base.
         base: u64,
         /// Bytes reserved.
@@ -488,9 +492,12 @@ pub enum Error {
         /// The tag asked for.
         tag: String,
     },
-    /// Memory that was to be suspended is held in this process by something else than its mapping.
-    #[error("the memory at {} is held in this process, by what was exported or retained of it: drop that first, or the memory would not go", Bounds::from(mapping))]
+    /// Memory that was to be suspended is held in this process by something else than its mapping: an export by fabric
+    /// handles, or an allocation that was retained of it or imported again. Open file descriptors are not found.
+    #[error("the memory of {tag:?} at {} is held in this process, by an export by fabric handles or by an allocation that was retained of it or imported: drop that first, or the memory would not go", Bounds::from(mapping))]
     Held {
+        /// The tag of the member.
+        tag: String,
         /// The mapping, as offsets.
         mapping: Range<usize>,
     },
@@ -500,7 +507,8 @@ pub enum Error {
         /// The mapping, as offsets.
         mapping: Range<usize>,
     },
-    /// The host has no memory for a copy.
+    /// The host has no memory for a copy. This is not [`is_out_of_memory`](Error::is_out_of_memory), which is about what
+    /// the driver has.
     #[error("the host has no {} for a copy of what is to be suspended: {why}", Bytes(*size))]
     NoHostMemory {
         /// Bytes asked for.

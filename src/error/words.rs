@@ -1,9 +1,11 @@
 //! The words that messages are made of.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 
-use crate::bytes::{round_up, Bytes};
+use crate::bytes::{round_up, Bounds, Bytes};
+use crate::recipe::HandleTypes;
 
 /// Which value an error is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,11 +101,42 @@ pub(super) fn next_power(alignment: usize) -> String {
     }
 }
 
-/// `, 6 GiB free`, where that could be asked.
+/// `, with 6 GiB free`, where that could be asked.
 pub(super) fn free_bytes(free: Option<usize>) -> String {
     match free {
-        Some(free) => format!(" with {} free", Bytes(free)),
+        Some(free) => format!(", with {} free", Bytes(free)),
         None => String::new(),
+    }
+}
+
+/// What was tried in vain, where there was anything.
+pub(super) fn cached_text(cached: usize) -> String {
+    match cached {
+        0 => String::new(),
+        cached => format!(", after {} of cached blocks were released", Bytes(cached)),
+    }
+}
+
+pub(super) fn hole_text(asked: &Range<usize>, hole: &Range<usize>) -> String {
+    let bounds = Bounds::from(asked);
+    match asked == hole {
+        true => format!("nothing is mapped in {bounds}"),
+        false => format!(
+            "{bounds} contains the unmapped bytes {}: name a range that is mapped throughout",
+            Bounds::from(hole)
+        ),
+    }
+}
+
+pub(super) fn exportable_text(asked: HandleTypes, needed: HandleTypes) -> String {
+    let way = match needed {
+        HandleTypes::POSIX_FD => "create it with shareable_as(HandleTypes::POSIX_FD)".into(),
+        HandleTypes::FABRIC => "create it with shareable_as(HandleTypes::FABRIC)".into(),
+        other => format!("ask for {other} when creating it"),
+    };
+    match asked {
+        HandleTypes::NONE => format!("the allocation was not created shareable: {way}"),
+        asked => format!("the allocation was created shareable as {asked}, not as {needed}: {way}"),
     }
 }
 

@@ -52,8 +52,8 @@ pub(crate) struct Segment {
 }
 
 impl Reservation {
-    /// Whether the memory can be taken out at all. No driver call is made.
-    pub(crate) fn can_be_taken_down(&self) -> Result<()> {
+    /// Whether the memory can be taken out at all, as the member with this tag. No driver call is made.
+    pub(crate) fn can_be_taken_down(&self, tag: &str) -> Result<()> {
         for mapping in self.mappings() {
             let mapping_range = mapping.range();
             if mapping.is_quarantined() {
@@ -63,6 +63,7 @@ impl Reservation {
             }
             if mapping.is_held() {
                 return Err(Error::Held {
+                    tag: tag.into(),
                     mapping: mapping_range,
                 });
             }

@@ -22,6 +22,7 @@
 //! kv.map(4 << 20, 2 << 20, &props)?;
 //! kv.write(4 << 20, b"tokens")?;
 //! let shared = kv.export_span(0, kv.size(), HandleType::PosixFd, Access::Read)?;
+//! // The third part is empty for descriptors; with fabric handles, keep it until every importer has the memory.
 //! let (bytes, fds, _) = shared.into_parts();
 //!
 //! // Another, which got the bytes and the descriptors
@@ -67,6 +68,7 @@
 //!
 //! // The other process, which goes on with the server running
 //! let shared = kv.export_span(0, kv.size(), HandleType::PosixFd, Access::Read)?;
+//! // Of fabric handles the third part would have to be kept for as long as the server runs.
 //! let (bytes, fds, _) = shared.into_parts();
 //! let server = Server::builder(Parcel::new(bytes, fds)).serve(&name)?;
 //! # let there = Driver::simulated(&Simulation::new())?;
@@ -82,6 +84,8 @@
 //! - A **fabric handle** pins nothing. [`FabricExport`] and [`ExportedSpan`] hold the memory; keep them until every
 //!   importer has it.
 //! - An import holds the memory like any other allocation, also when its maker has died.
+//! - The process that imports is another program: it has been through exec, and loads the driver itself. In a child that
+//!   was only forked, after its parent loaded the driver, everything is [`Error::ForkedChild`](crate::Error::ForkedChild).
 //! - An import cannot be exported again; its maker shares it with the next process.
 //!
 //! # Rights

@@ -1,4 +1,4 @@
-//! Backup to the host: all members' before any memory goes.
+//! Contents to the host: all members' before any memory goes.
 
 use super::host::{Block, HostCopy, Piece};
 use super::lane::{all, Lane};

@@ -18,7 +18,8 @@ impl Member for ElasticRange {}
 /// What is to become of the contents of a member's memory while it is suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backup {
-    /// They go with the memory. Resumed, it reads as zero.
+    /// They go with the memory. Resumed, it reads as zero; but for allocations of the caller's
+    /// ([`map_existing`](Reservation::map_existing)), which are not given back and keep what they hold.
     None,
     /// They are copied to memory of the host, and back.
     Host,

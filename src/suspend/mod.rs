@@ -1,9 +1,9 @@
 //! Memory that goes while nobody needs it, and comes back at the same addresses.
 //!
-//! A [`Group`] owns reservations and elastic ranges. [`suspend`](Group::suspend) takes their memory away and gives it to the driver, for
-//! other processes to use; the addresses, the shape and the rights stay. [`resume`](Group::resume) puts memory back in
-//! the same places, so that every address that anybody noted means what it meant. Backup go, or are kept on the host,
-//! as was said of each member.
+//! A [`Group`] owns reservations and elastic ranges. [`suspend`](Group::suspend) takes their memory away and gives it
+//! to the driver, for other processes to use; the addresses, the shape and the rights stay. [`resume`](Group::resume)
+//! puts memory back in the same places, so that every address that anybody noted means what it meant. Contents go, or
+//! are kept on the host, as was said of each member.
 //!
 //! ```
 //! # use cuda_vmm::{sim::Simulation, Access, AllocationProps, Driver, Error, Reservation};
@@ -51,7 +51,17 @@
 //! }
 //! ```
 //!
-//! What does not borrow is looked for: memory that an export in this process holds is [`Error::Held`].
+//! # What holds the memory all the same
+//!
+//! Stop servers, drop spans and close descriptors before suspending, and serve anew after resuming: memory that somebody
+//! holds is not free for others when its mapping is gone. What does not borrow from a member is found in part:
+//!
+//! | what is held elsewhere | what suspending says |
+//! |---|---|
+//! | an export by fabric handles in this process: an [`ExportedSpan`](crate::share::ExportedSpan), or its [`Kept`](crate::share::Kept) | [`Error::Held`] |
+//! | an [`Allocation`](crate::Allocation) or a [`SpanSource`](crate::share::SpanSource) that was retained of memory that had been exported, or that was exported itself; this process's own import of what it exported | [`Error::Held`] |
+//! | a file descriptor that is open still, here, in a [`Server`](crate::share::wire::Server) or in another process, and imports elsewhere | nothing: they keep the memory, which is counted in [`still_held`](Suspended::still_held), as all memory is that was exported since it was created, even where all descriptors are closed by then |
+//! | an allocation retained of memory that was never exported, or counts taken by raw calls | nothing: they keep the memory, which is counted in [`given_back`](Suspended::given_back) |
 //!
 //! # Whose memory goes
 //!
@@ -60,13 +70,14 @@
 //! | [`map`](Reservation::map), [`map_releasing`](Reservation::map_releasing) | its memory goes, and memory with the same properties is made in its place | zero | copied |
 //! | [`map_existing`](Reservation::map_existing) | the allocation is unmapped, held, and mapped again, at all of its mirrors | stay | stay |
 //!
-//! Memory that was exported may be kept by a descriptor somewhere, and the importers keep it; resumed, the member has
-//! other memory than they. It has to be exported again. A [`MappingId`](crate::MappingId) names the same mapping as
-//! before. An elastic range lets go of what it has cached, and keeps what is committed. What was mapped inside of the reservation by raw calls, past this crate, is unmapped and lost.
+//! Importers keep memory that was exported; resumed, the member has other memory than they. It has to be exported again.
+//! A [`MappingId`](crate::MappingId) names the same mapping as
+//! before. An elastic range lets go of what it has cached, and keeps what is committed. What was mapped inside of the
+//! reservation by raw calls, past this crate, is unmapped and lost.
 //!
 //! # Host memory
 //!
-//! Backup are kept in ordinary memory of the process, in huge pages where the kernel gives them, which is touched by
+//! Contents are kept in ordinary memory of the process, in huge pages where the kernel gives them, which is touched by
 //! several threads, registered with the driver (`cuMemHostRegister`) and copied to, all at once, block by block. That
 //! is what costs in the first cycle; copies run at the speed of the bus. With
 //! [`keep_host_memory`](Group::keep_host_memory) the next cycle reuses it. The system may give out more memory than it
@@ -226,6 +237,19 @@ impl Group {
             .ok_or(Error::NoSuchMember)
     }
 
+    /// Says anew what is to become of a member's contents, from the next time on that it is suspended. It has to be
+    /// awake.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchMember`], [`Error::Suspended`]. Nothing is changed then.
+    pub fn set_backup(&mut self, member: MemberId, backup: Backup) -> Result<()> {
+        self.awake(member)?;
+        let slot = self.slots.get_mut(&member.number);
+        slot.map(|slot| slot.backup = backup)
+            .ok_or(Error::NoSuchMember)
+    }
+
     /// Where a member lies and what it is made of, asleep or awake.
     ///
     /// # Errors
@@ -268,7 +292,7 @@ impl Group {
     }
 
     /// Gives the host memory that is kept for later back to the system (`cuMemHostUnregister`), and tells how many
-    /// bytes that was. Backup of members that sleep stay.
+    /// bytes that was. Contents of members that sleep stay.
     ///
     /// # Errors
     ///
@@ -351,10 +375,12 @@ impl Group {
 
     fn awake(&self, member: MemberId) -> Result<&Slot> {
         let slot = self.slot(member)?;
-        let (base, size) = slot.place();
         match slot.state {
             State::Awake => Ok(slot),
-            State::Asleep(_) => Err(Error::Suspended { base, size }),
+            State::Asleep(_) => {
+                let (tag, base, size) = slot.place();
+                Err(Error::Suspended { tag, base, size })
+            }
         }
     }
 
@@ -405,12 +431,15 @@ impl Group {
         let mut numbers = Vec::new();
         for member in members {
             let slot = self.slot(*member)?;
-            let (base, size) = slot.place();
-            match (slot.is_asleep(), to_suspend) {
-                (true, true) => return Err(Error::AlreadySuspended { base, size }),
-                (false, false) => return Err(Error::NotSuspended { base, size }),
-                _ => numbers.push(member.number),
+            if slot.is_asleep() != to_suspend {
+                numbers.push(member.number);
+                continue;
             }
+            let (tag, base, size) = slot.place();
+            return Err(match to_suspend {
+                true => Error::AlreadySuspended { tag, base, size },
+                false => Error::NotSuspended { tag, base, size },
+            });
         }
         numbers.sort_unstable();
         numbers.dedup();
@@ -423,10 +452,10 @@ impl Slot {
         matches!(self.state, State::Asleep(_))
     }
 
-    /// Base and size of the reservation.
-    fn place(&self) -> (u64, usize) {
+    /// What an error calls it by: its tag, and base and size of the reservation.
+    fn place(&self) -> (String, u64, usize) {
         let reservation = self.member.reservation();
-        (reservation.base(), reservation.size())
+        (self.tag.clone(), reservation.base(), reservation.size())
     }
 }
 

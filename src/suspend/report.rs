@@ -15,12 +15,13 @@ pub struct Suspended {
     pub members: Vec<MemberId>,
     /// The members that were asleep before, and were passed over.
     pub already: Vec<MemberId>,
-    /// Memory that went: nothing in this process holds it any more.
+    /// Memory that went: its mappings and all counts of it that this crate knows of are gone.
     pub given_back: usize,
-    /// Memory that was taken out but is there still, for all that is known: a caller's allocation that was mapped
-    /// (counted once, however often it was), and memory that was exported, which open descriptors would keep.
+    /// Memory that was taken out but may be there still: a caller's allocation that was mapped (counted once, however
+    /// often it was), and memory that was ever exported, which open descriptors and imports keep. Whether any is open
+    /// is not known; if none is, it went like the rest.
     pub still_held: usize,
-    /// Backup that were copied to the host.
+    /// Contents that were copied to the host.
     pub copied: usize,
 }
 
@@ -34,7 +35,7 @@ pub struct Resumed {
     pub already: Vec<MemberId>,
     /// Memory that was created.
     pub created: usize,
-    /// Backup that were copied back from the host.
+    /// Contents that were copied back from the host.
     pub copied: usize,
 }
 
@@ -64,6 +65,13 @@ impl<R: Default> Incomplete<R> {
     }
 }
 
+/// The error alone, for `?`: see [`Incomplete::into_error`].
+impl<R> From<Box<Incomplete<R>>> for Error {
+    fn from(incomplete: Box<Incomplete<R>>) -> Error {
+        incomplete.into_error()
+    }
+}
+
 impl<R> Incomplete<R> {
     /// The error alone, for a caller that looks at the group itself for the rest.
     pub fn into_error(self) -> Error {
@@ -74,6 +82,9 @@ impl<R> Incomplete<R> {
 impl fmt::Display for Incomplete<Suspended> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (done, left) = (self.done.members.len(), self.left.len());
+        if done + left == 0 {
+            return self.error.fmt(f);
+        }
         write!(
             f,
             "{}; {done} suspended ({} given back), {left} as before",
@@ -86,6 +97,9 @@ impl fmt::Display for Incomplete<Suspended> {
 impl fmt::Display for Incomplete<Resumed> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (done, left) = (self.done.members.len(), self.left.len());
+        if done + left == 0 {
+            return self.error.fmt(f);
+        }
         write!(f, "{}; {done} resumed, {left} suspended still", self.error)
     }
 }

@@ -4,7 +4,6 @@ use super::member::{Backup, MemberId, Select};
 use super::report::{Incomplete, Suspended};
 use super::{Chosen, Group, State};
 use crate::fence::Fence;
-use crate::reservation::Reservation;
 
 impl Group {
     /// Takes the memory of members away and gives it back to the driver; addresses, shape and rights stay.
@@ -12,7 +11,7 @@ impl Group {
     /// Does not wait for work that uses the memory, which would lose its context: see
     /// [`suspend_after`](Self::suspend_after).
     ///
-    /// Backup that are to be kept are copied first, those of all members. If a copy fails, nothing was done. Then the
+    /// Contents that are to be kept are copied first, those of all members. If a copy fails, nothing was done. Then the
     /// members go to sleep one after the other, each whole or not at all.
     ///
     /// # Errors
@@ -60,8 +59,11 @@ impl Group {
     /// The members that are to be suspended and can be, and those that are already.
     fn to_suspend(&self, which: Select<'_>) -> Result<Chosen, Box<Incomplete<Suspended>>> {
         let checked = self.chosen(which, true).and_then(|(numbers, already)| {
-            let mut members = numbers.iter().filter_map(|number| self.member(*number));
-            members.try_for_each(Reservation::can_be_taken_down)?;
+            let mut slots = numbers.iter().filter_map(|number| self.slots.get(number));
+            slots.try_for_each(|slot| {
+                let reservation = slot.member.reservation();
+                reservation.can_be_taken_down(&slot.tag)
+            })?;
             Ok((numbers, already))
         });
         checked.map_err(|error| Incomplete::before(error, Vec::new()))

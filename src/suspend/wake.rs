@@ -119,8 +119,8 @@ fn together(first: Option<Error>, later: Error) -> Error {
 }
 
 impl Slot {
-    /// Puts the memory back, and enqueues the copies to it; gives whether there are any. After a failure a part of it is
-    /// there.
+    /// Puts the memory back, and enqueues the copies to it; gives whether there are any. After a failure a part of it
+    /// is there.
     fn put_back(&mut self, piece: usize, lanes: &mut Lanes<'_>) -> Result<bool> {
         let State::Asleep(copy) = &self.state else {
             return Ok(false);

@@ -20,6 +20,34 @@ pub(super) const ALONE: u32 = 0;
 
 /// Two sockets connected with each other, close-on-exec, for a parent and its child or for two threads.
 ///
+/// A child gets its end as its standard input:
+///
+/// ```no_run
+/// use std::io::stdin;
+/// use std::process::{Command, Stdio};
+/// use std::time::{Duration, Instant};
+/// use cuda_vmm::wire::{pair, receive_parcel, send_parcel, Limits, Parcel, SocketKind};
+///
+/// let deadline = || Some(Instant::now() + Duration::from_secs(10));
+///
+/// // The parent
+/// # fn parent(parcel: Parcel, deadline: impl Fn() -> Option<Instant>) -> Result<(), Box<dyn std::error::Error>> {
+/// let (ours, theirs) = pair(SocketKind::Packets)?;
+/// let mut child = Command::new("worker").stdin(Stdio::from(theirs)).spawn()?;
+/// send_parcel(&ours, &parcel, deadline())?;
+/// # child.wait()?;
+/// # Ok(())
+/// # }
+///
+/// // The child
+/// # fn child(deadline: impl Fn() -> Option<Instant>) -> Result<Parcel, Box<dyn std::error::Error>> {
+/// let received = receive_parcel(stdin(), Limits::default(), deadline())?;
+/// // Attach what is in it, and then say that all is well:
+/// let parcel = received.accept()?;
+/// # Ok(parcel)
+/// # }
+/// ```
+///
 /// # Errors
 ///
 /// [`WireError::Io`].

@@ -93,7 +93,35 @@ fn lengths(machine: &Machine) {
     for len in [g + 1, 5 * g - 1] {
         let error = machine.refused(&mut range, |range| range.resize_after(len, unwaited()));
         assert!(matches!(error, Error::Misaligned { .. }), "{error:?}");
+        let error = machine.refused(&mut range, |range| range.resize(len));
+        assert!(matches!(error, Error::Misaligned { .. }), "{error:?}");
     }
+    // A hole ends where the range is to end: it would become shorter than was said.
+    range.decommit(g, 2 * g).unwrap();
+    for len in [2 * g, 3 * g] {
+        let resizes: [fn(&mut cuda_vmm::ElasticRange, usize) -> Result<(), Error>; 2] = [
+            |range, len| range.resize(len).map(drop),
+            |range, len| range.resize_after(len, unwaited()).map(drop),
+        ];
+        for resize in resizes {
+            says(
+                &machine.refused(&mut range, |range| resize(range, len)),
+                &Error::NotCommitted {
+                    asked: 0..len,
+                    gap: g..len,
+                },
+                &format!(
+                    "[0x0, {len:#x}) ({} MiB) contains the bytes [0x200000, {len:#x}) ({} MiB), which are not \
+                     committed: commit them first",
+                    len >> 20,
+                    (len - g) >> 20
+                ),
+            );
+        }
+    }
+    // Where the hole begins it can end.
+    range.resize(g).unwrap();
+    assert_eq!(range.len(), g);
     range.close().unwrap();
 }
 

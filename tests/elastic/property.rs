@@ -212,6 +212,16 @@ impl<'a> Play<'a> {
             }
             Operation::Resize(len) => {
                 let old = self.range.len() / g;
+                if len < old && len > 0 && self.model[len - 1].is_none() {
+                    // It would end before: refused, and as before.
+                    let refused = self.range.resize(len * g);
+                    assert!(matches!(refused, Err(Error::NotCommitted { .. })));
+                    if let Some(sim) = &self.world.sim {
+                        sim.clear_faults();
+                    }
+                    assert_eq!(self.blocks(), blocks);
+                    return self.agree();
+                }
                 self.range.resize(len * g).map(|_| match len > old {
                     true => self.committed(old, len - old),
                     false => self.model[len..].fill(None),

@@ -252,7 +252,7 @@ fn over_a_hole() {
             asked: 5 * G..7 * G,
             hole: 5 * G..7 * G,
         },
-        "[0xa00000, 0xe00000) (4 MiB) contains the unmapped bytes [0xa00000, 0xe00000) (4 MiB): name a range that is mapped throughout",
+        "nothing is mapped in [0xa00000, 0xe00000) (4 MiB)",
     );
     each(
         &MAPPED,

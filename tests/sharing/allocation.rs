@@ -104,7 +104,7 @@ fn what_was_not_asked_for_cannot_be_exported() {
             asked: HandleTypes::NONE,
             needed: HandleTypes::POSIX_FD,
         },
-        "the allocation was created for nothing, so it cannot be exported as POSIX fd: ask for POSIX fd when creating it",
+        "the allocation was not created shareable: create it with shareable_as(HandleTypes::POSIX_FD)",
     );
     same(
         &fabric.export_fd().unwrap_err(),

@@ -45,7 +45,8 @@ fn suspending_twice(ground: &Ground) {
     // Not even the other one is suspended, whichever is named first.
     let both = [pair.kept.id(), pair.dropped.id()];
     let error = refused(ground, || pair.group.suspend(&both));
-    let expected = Error::AlreadySuspended { base, size };
+    let tag = String::from("cache");
+    let expected = Error::AlreadySuspended { tag, base, size };
     assert_eq!(format!("{:?}", error.error), format!("{expected:?}"));
     assert_eq!((error.left.len(), error.done.members.len()), (0, 0));
     let key = pair.dropped;
@@ -54,7 +55,7 @@ fn suspending_twice(ground: &Ground) {
     assert_eq!(
         error.error.to_string(),
         format!(
-            "the reservation of {size} bytes ({} MiB) at {base:#x} is suspended already",
+            "\"cache\", {} MiB at {base:#x}, is suspended already",
             size >> 20
         )
     );
@@ -67,12 +68,13 @@ fn resuming_what_was_never_suspended(ground: &Ground) {
     let (base, size) = (outline.base(), outline.size());
     let key = pair.kept;
     let error = refused(ground, || pair.group.resume(&key));
-    let expected = Error::NotSuspended { base, size };
+    let tag = String::from("weights");
+    let expected = Error::NotSuspended { tag, base, size };
     assert_eq!(format!("{:?}", error.error), format!("{expected:?}"));
     assert_eq!(
         error.error.to_string(),
         format!(
-            "the reservation of {size} bytes ({} MiB) at {base:#x} is not suspended: there is nothing to resume",
+            "\"weights\", {} MiB at {base:#x}, is not suspended: there is nothing to resume",
             size >> 20
         )
     );
@@ -98,6 +100,9 @@ fn keys_that_name_nothing(ground: &Ground) {
         pair.group.outline(theirs.id()).map(drop)
     }));
     nobody(&refused(ground, || pair.group.is_suspended(theirs.id())));
+    nobody(&refused(ground, || {
+        pair.group.set_backup(theirs.id(), Backup::Host)
+    }));
     let kv = other.remove(&theirs).unwrap();
     nobody(&refused(ground, || other.get(&theirs).map(drop)));
     // Taken in again it is another member.
@@ -114,10 +119,16 @@ fn a_tag_that_nobody_has(ground: &Ground) {
     let error = refused(ground, || pair.group.suspend("weight"));
     assert_eq!(
         error.to_string(),
-        "no member of the group has the tag \"weight\"; 0 suspended (0 bytes given back), 0 as before"
+        "no member of the group has the tag \"weight\""
     );
     let error = refused(ground, || pair.group.resume("weight"));
-    assert!(matches!(error.error, Error::NoSuchTag { tag } if tag == "weight"));
+    assert_eq!(
+        error.to_string(),
+        "no member of the group has the tag \"weight\""
+    );
+    // What `?` makes of it.
+    let error = Error::from(error);
+    assert!(matches!(error, Error::NoSuchTag { tag } if tag == "weight"));
     pair.end(ground, false);
 }
 

@@ -132,7 +132,8 @@ fn only_the_outline_is_reachable(ground: &Ground) {
     pair.group.suspend(Select::All).unwrap();
     assert_eq!(seen(&pair), awake);
     let calls = ground.calls();
-    let asleep = format!("{:?}", Error::Suspended { base, size });
+    let tag = String::from("weights");
+    let asleep = format!("{:?}", Error::Suspended { tag, base, size });
     let refused = pair.group.get(&pair.kept).map(drop).unwrap_err();
     assert_eq!(format!("{refused:?}"), asleep);
     let refused = pair.group.get_mut(&pair.kept).map(drop).unwrap_err();
@@ -143,7 +144,7 @@ fn only_the_outline_is_reachable(ground: &Ground) {
     assert_eq!(
         refused.to_string(),
         format!(
-            "the reservation of {size} bytes ({} MiB) at {base:#x} is suspended: resume it first",
+            "\"weights\", {} MiB at {base:#x}, is suspended: resume it first",
             size >> 20
         )
     );

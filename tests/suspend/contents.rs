@@ -1,7 +1,7 @@
-//! Backup: kept over any number of blocks and seams, or gone without a trace.
+//! Contents: kept over any number of blocks and seams, or gone without a trace.
 
 use cuda_vmm::suspend::{Backup, Group, Select};
-use cuda_vmm::{Access, Reservation};
+use cuda_vmm::{Access, Error, Reservation};
 
 use crate::ground::Ground;
 use crate::scene::pattern;
@@ -13,10 +13,40 @@ pub const CASES: &[Case] = &[
         across_seams,
     ),
     ("what is dropped reads as zero", dropped_reads_as_zero),
+    ("what is to become of contents can be said anew", said_anew),
     ("contents of two devices in one member", of_two_devices),
     ("many small mappings", many_small_mappings),
     ("contents of several members at once", several_members),
 ];
+
+fn said_anew(ground: &Ground) {
+    let g = ground.g;
+    let mut kv = ground.reserve(2);
+    kv.map(0, 2 * g, &ground.props()).unwrap();
+    let mut group = Group::new(&ground.driver);
+    let key = group.add(kv, "cache", Backup::None).unwrap();
+    let mut seen = [1; 4];
+    for (backup, copied, expected) in [
+        (Backup::Host, 2 * g, *b"kept"),
+        (Backup::None, 0, [0; 4]),
+        (Backup::Host, 2 * g, *b"kept"),
+    ] {
+        group.set_backup(key.id(), backup).unwrap();
+        group.get_mut(&key).unwrap().write(0, b"kept").unwrap();
+        assert_eq!(group.suspend(&key).unwrap().copied, copied);
+        // Asleep it is too late to say, and nothing is changed.
+        for other in [Backup::None, Backup::Host] {
+            let calls = ground.calls();
+            let refused = group.set_backup(key.id(), other).unwrap_err();
+            assert!(matches!(refused, Error::Suspended { .. }), "{refused:?}");
+            assert_eq!(ground.calls(), calls);
+        }
+        group.resume(&key).unwrap();
+        group.get(&key).unwrap().read(0, &mut seen).unwrap();
+        assert_eq!(seen, expected);
+    }
+    group.close().unwrap();
+}
 
 fn across_seams(ground: &Ground) {
     let g = ground.g;

@@ -115,7 +115,7 @@ fn grows_and_shrinks(ground: &Ground) {
         0,
         "a block that woke is cached and used again"
     );
-    range.resize(12 * g).unwrap();
+    range.resize(10 * g).unwrap();
     group.suspend(&key).unwrap();
     group.resume(&key).unwrap();
     let range = group.get(&key).unwrap();

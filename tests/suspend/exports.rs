@@ -81,7 +81,7 @@ fn held_here(_: &Ground) {
     let (calls, before) = (ground.calls(), ground.snapshot());
     let refused = group.suspend(&key).unwrap_err();
     match refused.error {
-        Error::Held { mapping } => assert_eq!(mapping, 2 * g..3 * g),
+        Error::Held { tag, mapping } => assert_eq!((&*tag, mapping), ("cache", 2 * g..3 * g)),
         other => panic!("{other:?}"),
     }
     assert_eq!((ground.calls(), ground.snapshot()), (calls, before));
