@@ -213,6 +213,9 @@ impl Allocation {
 
     /// Gives the raw handle and its count to the caller, who then has to release it.
     ///
+    /// What was known of the memory is forgotten with that, unless something else here holds it: its
+    /// [name](Self::id), and of an import what its maker [offers](Self::offered), to which the caller has to keep.
+    ///
     /// # Errors
     ///
     /// The allocation itself, where it is still mapped, or exported as a fabric handle: they share the one count.

@@ -35,6 +35,36 @@ const PAUSE: (Duration, Duration) = (Duration::from_micros(5), Duration::from_mi
 /// # kv.close()?;
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # The calls it makes
+///
+/// | fence | without a deadline | with one |
+/// |---|---|---|
+/// | stream | `cuStreamSynchronize` | `cuStreamQuery`, again and again |
+/// | event | `cuEventSynchronize` | `cuEventQuery`, again and again |
+/// | closure | none | none |
+///
+/// The device's primary context is made current around them.
+///
+/// A test makes a fence fail by a fault on that call. Work that is never done is a query that never says so:
+///
+/// ```
+/// # use cuda_vmm::{sim::Simulation, Driver, Error, Fence, Reservation};
+/// # use std::time::Duration;
+/// use cuda_vmm::sim::Fault;
+/// use cuda_vmm::sys::{CUresult, Call};
+///
+/// # let sim = Simulation::new();
+/// # let driver = Driver::simulated(&sim)?;
+/// # let device = driver.device(0)?;
+/// # let kv = Reservation::builder(2 << 20).reserve(&driver)?;
+/// sim.inject(Fault::on(Call::cuStreamQuery).code(CUresult::CUDA_ERROR_NOT_READY).forever())?;
+/// let fence = Fence::default_stream(&device).within(Duration::from_millis(1));
+/// let unclosed = kv.close_after(fence).unwrap_err();
+/// assert!(matches!(unclosed.error, Error::DeadlinePassed { .. }));
+/// # unclosed.reservation.into_inner().close()?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a fence waits for nothing before it is given to an operation"]
 pub struct Fence<'a> {
     kind: Kind<'a>,

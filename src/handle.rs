@@ -115,17 +115,16 @@ impl Handle {
         }
     }
 
-    /// Wraps a count of memory that another handle here may lead to as well: what is known of it holds for this one.
+    /// Wraps a count of memory that another handle here may lead to as well: what is known of it holds for this one. It
+    /// gets a name in any case, by which whoever mapped it sees that it is held elsewhere.
     pub(crate) fn recognised(
         driver: &Driver,
         raw: RawHandle,
         memory: Memory,
         origin: Origin,
     ) -> Handle {
-        let mut handle = Handle::owned(driver, raw, memory, origin);
-        if let Some(known) = driver.known(raw) {
-            handle.identity = known.into();
-        }
+        let handle = Handle::owned(driver, raw, memory, origin);
+        handle.identity();
         handle
     }
 

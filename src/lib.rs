@@ -52,7 +52,7 @@
 //! | what to wait for before memory goes | [`Fence`], [`Closing`] |
 //! | memory that goes while nobody needs it, and comes back at the same addresses | [`suspend`] |
 //! | memory of other processes, or for them; whole spans; memory that other code mapped | [`share`], [`HandleType`] |
-//! | errors | [`Error`], [`Code`], [`CloseError`], [`ReleaseError`] |
+//! | errors | [`Error`], [`Code`], [`CloseError`], [`StillHeld`], [`ReleaseError`] |
 //! | parcels of bytes and descriptors between processes, memory or not | [`wire`] |
 //! | what `Drop` could not undo | [`set_leak_hook`], [`Leak`] |
 //! | raw declarations, the loader, how the build finds `cuda.h` | [`sys`] |
@@ -207,7 +207,9 @@ pub use mapping::{BackingKind, Mapping, MappingId};
 pub use props::AllocationProps;
 pub use recipe::{Granularity, HandleTypes};
 pub use report::{reset_leak_hook, set_leak_hook, Leak};
-pub use reservation::{CloseError, Closing, Elements, Reservation, ReservationBuilder, View};
+pub use reservation::{
+    CloseError, Closing, Elements, Reservation, ReservationBuilder, StillHeld, View,
+};
 
 /// The README's examples, compiled and run with the documentation tests.
 #[cfg(all(doctest, feature = "sim"))]

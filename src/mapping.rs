@@ -359,9 +359,15 @@ impl Mapping {
         }
     }
 
-    /// Whether others may have come by the memory: it was exported, or held by somebody else.
+    /// Whether others may have come by the memory: it was exported, or is held by somebody else here, by a count that
+    /// was taken over or retained from the address, say.
     pub(crate) fn is_known_outside(&self) -> bool {
-        self.identity.get().is_some() || !matches!(self.backing, Backing::Owned(_))
+        match self.backing {
+            Backing::Owned(raw) => {
+                self.identity.get().is_some() || self.driver.known(raw).is_some()
+            }
+            _ => true,
+        }
     }
 
     /// Holds the memory's name for as long as the memory is mapped, so that it stays the same.

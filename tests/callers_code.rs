@@ -88,11 +88,15 @@ fn what_a_fence_throws_is_not_dropped() {
     assert!(matches!(error, Error::WaitFailed(_)), "{error}");
     let error = kv.close_after(bomb()).unwrap_err();
     assert!(matches!(error.error, Error::WaitFailed(_)), "{error}");
-    let error = error.reservation.close_in_background(bomb()).unwrap();
+    let error = error
+        .reservation
+        .into_inner()
+        .close_in_background(bomb())
+        .unwrap();
     let error = error.join().unwrap_err();
     assert!(matches!(error.error, Error::WaitFailed(_)), "{error}");
 
     assert_eq!(rig.sim.snapshot(), before, "nothing was unmapped");
-    error.reservation.close().unwrap();
+    error.reservation.into_inner().close().unwrap();
     rig.leaves_nothing();
 }

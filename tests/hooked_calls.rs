@@ -291,11 +291,14 @@ fn a_wait_that_panics_leaves_everything_mapped() {
             assert_eq!(stage.sim.snapshot(), before, "call {at}");
 
             stage.left.store(at, Ordering::Relaxed);
-            let closing = failed.reservation.close_in_background(fence(&device));
+            let closing = failed
+                .reservation
+                .into_inner()
+                .close_in_background(fence(&device));
             let failed = closing.unwrap().join().unwrap_err();
             assert!(panicked(&failed.error), "{failed}");
             assert_eq!(stage.sim.snapshot(), before, "call {at}");
-            failed.reservation.close().unwrap();
+            failed.reservation.into_inner().close().unwrap();
         }
     }
 }

@@ -139,7 +139,7 @@ fn invariant_2_addresses_are_freed_as_they_were_reserved_and_only_when_empty() {
             .collect::<Vec<_>>()
     };
     assert_eq!(freed(), [], "a mapping is left");
-    failed.reservation.close().unwrap();
+    failed.reservation.into_inner().close().unwrap();
     assert_eq!(freed(), [(base, size)]);
     rig.leaves_nothing();
 }
@@ -182,7 +182,7 @@ fn invariant_4_a_failed_close_gives_the_reservation_back_with_what_is_still_mapp
         [Some(Code::ERROR_NOT_PERMITTED), Some(Code::ERROR_UNKNOWN)]
     );
     assert_eq!(failed.further.len(), 1);
-    let left = failed.reservation;
+    let left = failed.reservation.into_inner();
     let addresses: Vec<_> = left.mappings().map(Mapping::address).collect();
     assert_eq!(addresses, [made[1].0, made[0].0]);
 

@@ -40,7 +40,7 @@ fn a_close_that_failed_says_what_is_held() {
 
     rig.sim.clear_faults();
     rig.sim.inject(forever(Call::cuMemRelease)).unwrap();
-    let failed = failed.reservation.close().unwrap_err();
+    let failed = failed.reservation.into_inner().close().unwrap_err();
     let text = failed.to_string();
     let held =
         "the reservation is not closed (still held: 4 handles, the addresses): cuMemRelease ";
@@ -53,13 +53,13 @@ fn a_close_that_failed_says_what_is_held() {
     rig.sim
         .inject(Fault::on(Call::cuMemRelease).code(REFUSED))
         .unwrap();
-    let failed = failed.reservation.close().unwrap_err();
+    let failed = failed.reservation.into_inner().close().unwrap_err();
     let text = failed.to_string();
     assert!(
         text.contains("(still held: 1 handle, the addresses)"),
         "{text}"
     );
-    failed.reservation.close().unwrap();
+    failed.reservation.into_inner().close().unwrap();
     rig.leaves_nothing();
 }
 

@@ -124,8 +124,8 @@ impl Pool {
     /// Waits for all devices, gives all physical memory back, and tells how many bytes that were. Addresses stay;
     /// contents are kept on the host, or go.
     ///
-    /// After a failure everything is as before, but that free memory may have been trimmed; unless the failure says
-    /// that a part is suspended still.
+    /// After a failure everything is as before, but that free memory may have been trimmed, and contents that were not
+    /// to be kept may have gone; unless the failure says that a part is suspended still.
     pub fn suspend(&mut self, backup: Backup) -> Result<usize, Failure> {
         if self.asleep {
             return Err(Failure::AlreadyAsleep);

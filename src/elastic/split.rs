@@ -255,12 +255,15 @@ impl ElasticRange {
         }
         .with_undo(errors);
         // Tried once more; what then is left stays with the driver.
-        Err(match unclosed.reservation.close() {
+        Err(match unclosed.reservation.into_inner().close() {
             Ok(()) => error,
             Err(again) => {
                 let mut undo = vec![again.error];
                 undo.extend(again.further);
-                again.reservation.surrender(error.with_undo(undo))
+                again
+                    .reservation
+                    .into_inner()
+                    .surrender(error.with_undo(undo))
             }
         })
     }

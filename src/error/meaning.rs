@@ -64,6 +64,20 @@ impl Error {
     }
 }
 
+impl Error {
+    /// The failure of a wait, for a second who has to know of it: the caller has the error itself. What only a closure
+    /// knows comes as its words.
+    pub(crate) fn told_again(&self) -> Error {
+        match self.first() {
+            Error::Driver(failure) => Error::Driver(failure.clone()),
+            Error::ForkedChild => Error::ForkedChild,
+            Error::DeadlinePassed { waited } => Error::DeadlinePassed { waited: *waited },
+            Error::WaitFailed(why) => Error::WaitFailed(why.to_string().into()),
+            other => Error::WaitFailed(other.to_string().into()),
+        }
+    }
+}
+
 /// Answers of the driver that contradict what this crate knows.
 impl Error {
     /// An answer that contradicts this crate's state.

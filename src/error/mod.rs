@@ -445,13 +445,13 @@ pub enum Error {
         range: Range<u64>,
     },
     /// The work that was to be waited for is not done.
-    #[error("the work was not done after {waited:?}: everything is still mapped; wait longer, or look for what holds the stream")]
+    #[error("the work was not done after {waited:?}: nothing was unmapped; wait longer, or look for what holds the stream")]
     DeadlinePassed {
         /// How long was waited.
         waited: std::time::Duration,
     },
     /// The caller's closure did not come to wait for the work, or what was called to wait for it panicked.
-    #[error("waiting for the work failed, everything is still mapped: {0}")]
+    #[error("waiting for the work failed, nothing was unmapped: {0}")]
     WaitFailed(Box<dyn std::error::Error + Send + Sync>),
     /// A member of a group is suspended: its addresses are kept, and nothing is mapped at them.
     #[error("{tag:?}, {} at {base:#x}, is suspended: resume it first", Bytes(*size).short())]

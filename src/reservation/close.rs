@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Reservation;
+use super::{Reservation, StillHeld};
 use crate::allocation::Allocation;
 use crate::driver::Piece;
 use crate::error::{Error, NotUndone};
@@ -11,6 +11,12 @@ use crate::mapping::Mapping;
 use crate::report::{self, Leak};
 
 /// Closing failed in part. What is still held is in here, and can be closed again.
+///
+/// Where it was the wait of [`close_after`](Reservation::close_after) or
+/// [`close_in_background`](Reservation::close_in_background) that failed, nothing was undone, and work may still use
+/// the memory. Dropping this error, or what `?` made of it, then unmaps nothing: the reservation stays mapped until the
+/// process ends, and [`set_leak_hook`](crate::set_leak_hook)'s hook is told. To go on with it, take it out: see
+/// [`StillHeld`].
 #[non_exhaustive]
 pub struct CloseError {
     /// The first failure.
@@ -18,29 +24,30 @@ pub struct CloseError {
     /// Every further failure, in the order it happened.
     pub further: Vec<Error>,
     /// The reservation, with exactly what is still mapped.
-    pub reservation: Reservation,
+    pub reservation: StillHeld,
     /// What [`close_keeping`](Reservation::close_keeping) had already taken out: each allocation with the offset it was
     /// mapped at.
     pub kept: Vec<(usize, Allocation)>,
 }
 
 impl CloseError {
-    /// For a reservation whose closing did not begin.
-    pub(super) fn before(reservation: Reservation, error: Error) -> Box<CloseError> {
+    /// For a reservation whose closing did not begin, because its work was not waited for.
+    pub(super) fn in_use(reservation: Reservation, error: Error) -> Box<CloseError> {
         let NotUndone {
             error,
             undo: further,
         } = error.into_parts();
         Box::new(CloseError {
+            reservation: StillHeld::in_use(reservation, &error),
             error,
             further,
-            reservation,
             kept: Vec::new(),
         })
     }
 
     /// The first failure with the further ones attached, for a caller that gives the reservation up: it is dropped,
-    /// which tries once more, waits for nothing, and reports what it has to leak.
+    /// which tries once more, waits for nothing, and reports what it has to leak. After a wait that failed it is not
+    /// tried: the reservation stays mapped, and that is reported.
     ///
     /// ```
     /// # use cuda_vmm::{sim::Simulation, Driver, Reservation};
@@ -70,7 +77,7 @@ impl fmt::Debug for CloseError {
 /// `the reservation is not closed (still held: 2 mappings, 1 handle, the addresses): cuMemUnmap ...`
 impl fmt::Display for CloseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reservation { table, stuck, .. } = &self.reservation;
+        let Reservation { table, stuck, .. } = &*self.reservation;
         f.write_str("the reservation is not closed (still held: ")?;
         match table.len() {
             0 => {}
@@ -145,7 +152,7 @@ impl Reservation {
             Some(error) => Err(Box::new(CloseError {
                 error,
                 further: errors.collect(),
-                reservation: self,
+                reservation: StillHeld::at_rest(self),
                 kept,
             })),
         }

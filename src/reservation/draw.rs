@@ -10,6 +10,16 @@ use crate::mapping::{BackingKind, Mapping};
 /// Columns of the bar.
 const WIDTH: usize = 64;
 
+/// A number of things, in the singular where it is one.
+struct Count(usize, &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Count(count, what) = self;
+        write!(f, "{count} {what}{}", if *count == 1 { "" } else { "s" })
+    }
+}
+
 /// The picture that `{}` prints: a bar of the whole range, then a line for each mapping and each hole.
 ///
 /// In the bar, `#` is mapped throughout, `+` in part, `.` not at all, and `!` contains a quarantined mapping.
@@ -23,9 +33,9 @@ impl fmt::Display for Reservation {
         )?;
         writeln!(
             f,
-            ": {} mapped in {} mappings",
+            ": {} mapped in {}",
             Bytes(self.mapped_bytes()).short(),
-            self.mapping_count()
+            Count(self.mapping_count(), "mapping")
         )?;
         write!(f, "  policy:")?;
         self.policy()
@@ -49,7 +59,11 @@ impl fmt::Display for Reservation {
         self.draw_hole(f, end..self.size)?;
         match self.stuck.len() {
             0 => Ok(()),
-            count => writeln!(f, "  and {count} handles that the driver did not release"),
+            count => writeln!(
+                f,
+                "  and {} that the driver did not release",
+                Count(count, "handle")
+            ),
         }
     }
 }
@@ -75,21 +89,17 @@ impl Reservation {
             (_, Some(raw)) => write!(f, ", own handle {raw:#x}")?,
             (_, None) => write!(f, ", handle given up")?,
         }
+        if mapping.is_quarantined() {
+            // What was granted before the undoing failed, or was taken away by it, only the driver knows.
+            return writeln!(f, ", rights unknown, QUARANTINED");
+        }
         match self.rights(mapping).next() {
             None => f.write_str(", no access")?,
             Some(_) => self.rights(mapping).try_for_each(|(location, access)| {
                 write!(f, ", {location} {}", access.letters())
             })?,
         }
-        writeln!(
-            f,
-            "{}",
-            if mapping.is_quarantined() {
-                ", QUARANTINED"
-            } else {
-                ""
-            }
-        )
+        writeln!(f)
     }
 
     fn bar(&self) -> String {

@@ -4,6 +4,7 @@ mod builder;
 mod close;
 mod copy;
 mod draw;
+mod held;
 mod hold;
 mod lift;
 mod map;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use builder::ReservationBuilder;
 pub use close::CloseError;
+pub use held::StillHeld;
 pub(crate) use suspend::{LetGo, Segment, Waking};
 pub use view::{Elements, View};
 pub use wait::Closing;
@@ -72,7 +74,8 @@ use table::{Span, Table};
 /// Unmapping, closing and dropping do not wait for work that uses the memory: the driver unmaps at once, and a kernel
 /// or copy still running on the range then fails with ILLEGAL_ADDRESS and takes its context with it.
 /// [`unmap_after`](Reservation::unmap_after) and [`close_after`](Reservation::close_after) take a
-/// [`Fence`](crate::Fence) to wait for first.
+/// [`Fence`](crate::Fence) to wait for first. Where that wait fails nothing is unmapped: `close_after` gives the
+/// reservation back in its error, as an [`StillHeld`], which leaks it rather than unmap it if nobody takes it out.
 pub struct Reservation {
     driver: Driver,
     base: u64,

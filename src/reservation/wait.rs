@@ -1,6 +1,5 @@
 //! Unmapping and closing when work is done: now, by a deadline, or in the background.
 
-use std::mem;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -9,7 +8,6 @@ use super::{CloseError, Reservation};
 use crate::error::{Error, Result};
 use crate::fence::Fence;
 use crate::mapping::MappingId;
-use crate::report::{self, Leak};
 use crate::sync::{lock, Mutex};
 
 impl Reservation {
@@ -50,13 +48,13 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// As `close`. Where the wait failed, the reservation is in the error with everything still mapped; dropping it
-    /// would unmap without a wait.
+    /// As `close`. Where the wait failed, the reservation is in the error with everything still mapped, and stays so
+    /// if the error is dropped: see [`StillHeld`](crate::StillHeld).
     #[doc(alias = "cuMemAddressFree")]
     pub fn close_after(self, fence: Fence<'_>) -> Result<(), Box<CloseError>> {
         match fence.wait() {
             Ok(()) => self.close(),
-            Err(error) => Err(CloseError::before(self, error)),
+            Err(error) => Err(CloseError::in_use(self, error)),
         }
     }
 
@@ -64,7 +62,8 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// The reservation, untouched, where no thread could be started.
+    /// The reservation, untouched, where no thread could be started; it was not waited for, so the error is as that of
+    /// [`close_after`](Reservation::close_after) after a failed wait.
     pub fn close_in_background(self, fence: Fence<'static>) -> Result<Closing, Box<CloseError>> {
         // The reservation goes over by way of a slot, so that it is not lost with a thread that never came to be.
         let slot = Arc::new(Mutex::new(Some(self)));
@@ -72,29 +71,21 @@ impl Reservation {
         let work = move || {
             // Bound, so that the lock is not held over the wait.
             let reservation = lock(&theirs).take();
-            reservation.map_or(Ok(()), |reservation| reservation.wait_and_close(fence))
+            match reservation.map(|reservation| reservation.close_after(fence)) {
+                None | Some(Ok(())) => Ok(()),
+                Some(Err(error)) => Err(Unclaimed(Some(error))),
+            }
         };
         match Builder::new().name("cuda-vmm-close".into()).spawn(work) {
             Ok(thread) => Ok(Closing { thread }),
             Err(error) => match lock(&slot).take() {
-                Some(reservation) => Err(CloseError::before(
+                Some(reservation) => Err(CloseError::in_use(
                     reservation,
                     Error::WaitFailed(error.into()),
                 )),
                 None => unreachable!("a closure that was never run has taken nothing"),
             },
         }
-    }
-
-    fn wait_and_close(self, fence: Fence<'_>) -> Result<(), Unclosed> {
-        let (error, in_use) = match fence.wait() {
-            Ok(()) => (self.close(), false),
-            Err(error) => (Err(CloseError::before(self, error)), true),
-        };
-        error.map_err(|error| Unclosed {
-            error: Some(error),
-            in_use,
-        })
     }
 }
 
@@ -104,7 +95,7 @@ impl Reservation {
 /// reservation stays mapped until the process ends, and [`set_leak_hook`](crate::set_leak_hook)'s hook is told.
 #[derive(Debug)]
 pub struct Closing {
-    thread: JoinHandle<Result<(), Unclosed>>,
+    thread: JoinHandle<Result<(), Unclaimed>>,
 }
 
 impl Closing {
@@ -121,7 +112,7 @@ impl Closing {
     pub fn join(self) -> Result<(), Box<CloseError>> {
         match self.thread.join() {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(unclosed)) => unclosed.claim(),
+            Ok(Err(unclaimed)) => unclaimed.claim(),
             // A closure of the caller's panicked while it was waited for; the panic is the caller's to see.
             Err(panic) => resume_unwind(panic),
         }
@@ -130,35 +121,24 @@ impl Closing {
 
 /// What a background thread could not close.
 ///
-/// Dropped unclaimed while work may still use the memory, the reservation is leaked and reported: its own `Drop` would
-/// unmap.
+/// Dropped unclaimed, a reservation that work may still use is leaked and reported, as it is with any [`CloseError`]; the
+/// report has the very error here, as nobody else wants it.
 #[derive(Debug)]
-struct Unclosed {
-    error: Option<Box<CloseError>>,
-    in_use: bool,
-}
+struct Unclaimed(Option<Box<CloseError>>);
 
-impl Unclosed {
+impl Unclaimed {
     fn claim(mut self) -> Result<(), Box<CloseError>> {
-        self.error.take().map_or(Ok(()), Err)
+        self.0.take().map_or(Ok(()), Err)
     }
 }
 
-impl Drop for Unclosed {
+impl Drop for Unclaimed {
     fn drop(&mut self) {
-        if let Some(unclosed) = self.error.take().filter(|_| self.in_use) {
+        if let Some(unclosed) = self.0.take() {
             let CloseError {
                 error, reservation, ..
             } = *unclosed;
-            // In a forked child it is the parent's, and leaked by nobody.
-            if !reservation.driver.calls().forked() {
-                report::leaked(Leak::Reservation {
-                    base: reservation.base,
-                    size: reservation.size,
-                    error,
-                });
-            }
-            mem::forget(reservation);
+            reservation.leak(error);
         }
     }
 }

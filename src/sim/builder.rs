@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::bytes::Bytes;
 use crate::sys::{CUresult, Call};
 
 use super::device::SimDevice;
@@ -15,6 +16,12 @@ const LARGEST_GRANULE: usize = 1 << 40;
 
 /// More bytes than any address has bits for.
 const MOST: u64 = 1 << 57;
+
+/// As many devices as one driver shows at most.
+const MOST_DEVICES: usize = 64;
+
+/// As many NUMA nodes as Linux can be built for.
+const MOST_NODES: u32 = 1024;
 
 /// A simulated driver in the making.
 ///
@@ -74,7 +81,7 @@ impl SimulationBuilder {
         self
     }
 
-    /// These devices and no others, with the ordinals from 0 in their order.
+    /// These devices and no others, at most 64, with the ordinals from 0 in their order.
     pub fn devices(mut self, devices: impl IntoIterator<Item = SimDevice>) -> Self {
         self.default_device = false;
         self.devices = devices.into_iter().collect();
@@ -102,7 +109,7 @@ impl SimulationBuilder {
         self
     }
 
-    /// Leaves out a call, as an older driver does.
+    /// Leaves out a call, as an older driver does. `cuInit` cannot be left out.
     pub fn without(mut self, call: Call) -> Self {
         self.missing.insert(call);
         self
@@ -114,7 +121,7 @@ impl SimulationBuilder {
         self
     }
 
-    /// How many NUMA nodes the host has.
+    /// How many NUMA nodes the host has, at most 1024.
     pub fn host_numa_nodes(mut self, nodes: u32) -> Self {
         self.host_numa_nodes = nodes;
         self
@@ -164,6 +171,15 @@ impl SimulationBuilder {
     fn check(&self) -> Result<(), ConfigError> {
         if self.devices.is_empty() {
             return Err(ConfigError::NoDevices);
+        }
+        if self.devices.len() > MOST_DEVICES {
+            return Err(ConfigError::TooManyDevices(self.devices.len()));
+        }
+        if self.host_numa_nodes > MOST_NODES {
+            return Err(ConfigError::NumaNodes(self.host_numa_nodes));
+        }
+        if self.missing.contains(&Call::cuInit) {
+            return Err(ConfigError::Without(Call::cuInit));
         }
         for (ordinal, device) in self.devices.iter().enumerate() {
             check_device(ordinal, device)?;
@@ -245,7 +261,8 @@ fn check_device(ordinal: usize, device: &SimDevice) -> Result<(), ConfigError> {
             recommended,
         });
     }
-    if device.memory < minimum as u64 {
+    // Of the memory that there is the last byte cannot be had, on a real device as here.
+    if device.memory <= minimum as u64 {
         return Err(ConfigError::Memory {
             ordinal,
             bytes: device.memory,
@@ -271,9 +288,21 @@ pub enum ConfigError {
     /// No device at all.
     #[error("a driver without devices has nothing to simulate: add one with device()")]
     NoDevices,
+    /// More devices than a driver shows.
+    #[error("{0} devices: a driver has at most {MOST_DEVICES}")]
+    TooManyDevices(usize),
+    /// More NUMA nodes than a host has.
+    #[error("{0} NUMA nodes: a host has at most {MOST_NODES}")]
+    NumaNodes(u32),
+    /// A driver that could not be used at all.
+    #[error("without({0}): no driver lacks it, and nothing could be called")]
+    Without(Call),
     /// A granularity that no page table has.
     #[error(
-        "device {ordinal}: a granularity of {bytes} bytes is not a power of two from {PAGE} to {LARGEST_GRANULE}"
+        "device {ordinal}: a granularity of {} is not a power of two from {} to {}",
+        Bytes(*bytes),
+        Bytes(PAGE),
+        Bytes(LARGEST_GRANULE)
     )]
     Granularity {
         /// The device.
@@ -282,7 +311,7 @@ pub enum ConfigError {
         bytes: usize,
     },
     /// A recommendation that would be refused.
-    #[error("device {ordinal}: the recommended granularity ({recommended}) is below the minimum ({minimum}): give them in the order (minimum, recommended)")]
+    #[error("device {ordinal}: the recommended granularity, {}, is below the minimum, {}: give them in the order (minimum, recommended)", Bytes(*recommended), Bytes(*minimum))]
     Recommended {
         /// The device.
         ordinal: usize,
@@ -291,8 +320,8 @@ pub enum ConfigError {
         /// The recommended granularity.
         recommended: usize,
     },
-    /// Memory that holds not even one allocation.
-    #[error("device {ordinal}: {bytes} bytes of memory are below one granule ({granule} bytes): nothing could be created")]
+    /// Memory of which not even one allocation could be made: all that there is cannot be had.
+    #[error("device {ordinal}: of {} of memory nothing could be created: give it more than one granule, which is {}", Bytes(*bytes as usize), Bytes(*granule))]
     Memory {
         /// The device.
         ordinal: usize,
@@ -302,7 +331,7 @@ pub enum ConfigError {
         granule: usize,
     },
     /// An address space that holds not even one reservation.
-    #[error("an address space of {bytes} bytes is below one granule ({granule} bytes): nothing could be reserved")]
+    #[error("an address space of {} is below one granule, which is {}: nothing could be reserved", Bytes(*bytes as usize), Bytes(*granule))]
     AddressSpace {
         /// The address space.
         bytes: u64,
@@ -310,7 +339,7 @@ pub enum ConfigError {
         granule: usize,
     },
     /// More than there can be addresses for.
-    #[error("{what} of {bytes} bytes: nothing has more than {MOST}")]
+    #[error("{what} of {}: nothing has more than {}", Bytes(*bytes as usize), Bytes(MOST as usize))]
     TooMuch {
         /// Of what.
         what: &'static str,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::code::Code;
 use crate::sys::{CUresult, Call};
 
 /// A call that is to fail, instead of being made: which, when, with what code, and how often.
@@ -16,7 +17,7 @@ use crate::sys::{CUresult, Call};
 /// sim.inject(Fault::on(Call::cuMemMap).nth(2).code(CUresult::CUDA_ERROR_OUT_OF_MEMORY))?;
 /// # Ok::<(), cuda_vmm::sim::FaultError>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[must_use = "a fault does nothing until it is injected"]
 pub struct Fault {
     pub(super) target: Option<Call>,
@@ -76,6 +77,23 @@ impl Fault {
     }
 }
 
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault {
+            target,
+            nth,
+            code,
+            times,
+        } = self;
+        f.debug_struct("Fault")
+            .field("target", target)
+            .field("nth", nth)
+            .field("code", &Code::from(*code))
+            .field("times", times)
+            .finish()
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.target {
@@ -100,7 +118,7 @@ pub enum FaultError {
     #[error("{0} is not provided by this driver, so it cannot be made to fail: inject the fault on a call that it has")]
     NotProvided(Call),
     /// Calls are counted from 1.
-    #[error("the 0-th call does not exist: the first call is nth(1)")]
+    #[error("the 0-th call does not exist: calls are counted from 1, as in nth(1) and any_nth(1)")]
     ZerothCall,
     /// A fault that strikes no call.
     #[error("times(0) strikes no call: leave the fault out instead")]
@@ -230,11 +248,20 @@ mod tests {
     }
 
     #[test]
+    fn is_shown_with_the_name_of_its_code() {
+        let fault = Fault::on(Call::cuMemMap).nth(2).code(OOM).forever();
+        let shown = "Fault { target: Some(cuMemMap), nth: 2, code: CUDA_ERROR_OUT_OF_MEMORY (2), times: None }";
+        assert_eq!(format!("{fault:?}"), shown);
+    }
+
+    #[test]
     fn refuses_what_could_not_strike() {
         let mut pending = Pending::default();
         let fault = Fault::on(Call::cuMemMap);
         assert_eq!(pending.add(fault.nth(0)), Err(FaultError::ZerothCall));
         assert_eq!(pending.add(fault.times(0)), Err(FaultError::NoTimes));
+        let any = pending.add(Fault::any_nth(0)).unwrap_err().to_string();
+        assert!(any.ends_with("counted from 1, as in nth(1) and any_nth(1)"));
         let success = fault.code(CUresult::CUDA_SUCCESS);
         assert_eq!(pending.add(success), Err(FaultError::Success));
     }

@@ -1,11 +1,12 @@
-//! Misuse: what would have killed the process on a real driver.
+//! Misuse: arguments that no program may pass, whatever a real driver makes of them.
 
 use std::fmt;
 
 use crate::sys::Call;
 
-/// A call that was handed something it must never be handed. A real driver follows a handle as a pointer and dies, or
-/// destroys what somebody else owns by now; the simulated one answers an error and keeps this note.
+/// A call that was handed something it must never be handed. A real driver follows a made-up handle as a
+/// pointer and dies; a second release it was measured to refuse with `INVALID_VALUE`, but a handle that it has given out
+/// anew by then is somebody else's, who loses it. The simulated one answers an error and keeps this note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Misuse {
@@ -25,7 +26,8 @@ pub enum MisuseKind {
     MadeUpHandle,
     /// An allocation handle whose last count was released and whose last mapping is gone.
     StaleHandle,
-    /// An allocation handle released once more than it was created, imported and retained.
+    /// An allocation handle released once more than it was created, imported and retained. A real driver (an H200's)
+    /// answers `INVALID_VALUE`, as the simulated one does.
     ReleasedTwice,
     /// A stream that was never created, or is destroyed.
     NoSuchStream,

@@ -8,7 +8,7 @@
 //!
 //! Around it stands an [`Interposer`], which can make any call fail and records every one; it can wrap a real driver as
 //! well. [`Simulation::snapshot`] gives all the driver knows as one value that compares, and [`Simulation::misuses`]
-//! what would have killed the process on a real driver.
+//! what it must never be handed: handles that a real driver follows as pointers, and counts that were given back before.
 //!
 //! ```
 //! use cuda_vmm::sim::{Fault, Simulation};
@@ -168,7 +168,8 @@ impl Simulation {
         self.core.snapshot()
     }
 
-    /// What would have killed the process on a real driver, oldest first.
+    /// The calls that were handed what they must never be handed, oldest first: what a real driver dies of, or refuses
+    /// only as long as the handle is no other allocation's.
     pub fn misuses(&self) -> Vec<Misuse> {
         self.core.misuses()
     }
@@ -180,6 +181,7 @@ impl Simulation {
 
     /// Breaks the device's primary context, as a fault of a kernel does: everything that needs the context answers
     /// `ILLEGAL_ADDRESS` from now on, and what manages memory goes on. `false` if there is no such device.
+    #[must_use = "where it is `false`, nothing is broken"]
     pub fn poison(&self, device: usize) -> bool {
         self.core.poison(device)
     }
@@ -193,11 +195,13 @@ impl Simulation {
     /// if there is no such stream.
     ///
     /// Memory that pending work touches can be unmapped, at once; the work then fails and its context is lost.
+    #[must_use = "where it is `false`, nothing is held"]
     pub fn hold_stream(&self, stream: CUstream) -> bool {
         self.core.hold_stream(stream)
     }
 
     /// Lets a held stream run: its pending work is done when this returns. `false` if there is no such stream.
+    #[must_use = "where it is `false`, nothing was released"]
     pub fn release_stream(&self, stream: CUstream) -> bool {
         self.core.release_stream(stream)
     }

@@ -168,7 +168,7 @@ impl AnyMember {
                 ..
             } = *unclosed;
             let errors = std::iter::once(error).chain(further).collect();
-            Box::new((AnyMember::Reservation(reservation), errors))
+            Box::new((AnyMember::Reservation(reservation.into_inner()), errors))
         })
     }
 }

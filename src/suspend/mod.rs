@@ -311,7 +311,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// Every failure, and the group with what is left. One failure does not stop the rest.
+    /// Every failure, and the group with what is left. One failure does not stop the rest. What is left of a member that
+    /// sleeps can be resumed, but its contents are gone.
     #[doc(alias = "cuMemAddressFree")]
     pub fn close(mut self) -> Result<(), Box<Unclosed>> {
         let mut failures = Vec::new();
@@ -323,23 +324,25 @@ impl Group {
                 backup,
                 state,
             } = slot;
-            match member.close() {
-                Ok(()) => {
-                    if let State::Asleep(Some(copy)) = state {
-                        self.pool.hold(copy.blocks);
-                    }
+            let state = match state {
+                State::Awake => State::Awake,
+                // Contents go with the close, refused or not: they fit all of the member, and not what may be left.
+                State::Asleep(copy) => {
+                    self.pool
+                        .hold(copy.map_or_else(Vec::new, |copy| copy.blocks));
+                    State::Asleep(None)
                 }
-                Err(unclosed) => {
-                    let (member, errors) = *unclosed;
-                    failures.extend(errors);
-                    let slot = Slot {
-                        member,
-                        tag,
-                        backup,
-                        state,
-                    };
-                    left.insert(number, slot);
-                }
+            };
+            if let Err(unclosed) = member.close() {
+                let (member, errors) = *unclosed;
+                failures.extend(errors);
+                let slot = Slot {
+                    member,
+                    tag,
+                    backup,
+                    state,
+                };
+                left.insert(number, slot);
             }
         }
         self.slots = left;

@@ -82,7 +82,7 @@ pub enum FrameError {
     /// A message that passes none came with descriptors, or one with more than a message holds.
     #[error("{announced} descriptors cannot come with it")]
     Fds {
-        /// As its header says.
+        /// As its header says; or, where even that was not here in full, as many as had come.
         announced: u16,
     },
 }

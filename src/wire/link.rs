@@ -183,6 +183,7 @@ impl<S: AsFd> Link<S> {
             if self.filled < wanted && !self.pull(wanted, at)? {
                 return Ok(None);
             }
+            self.check_fds(at)?;
             if self.kind == SocketKind::Stream && self.filled < wanted {
                 continue;
             }
@@ -199,6 +200,26 @@ impl<S: AsFd> Link<S> {
             if self.kind == SocketKind::Packets {
                 return Ok(Some(header));
             }
+        }
+    }
+
+    /// No more descriptors have come than can be due, however little of the message is here: on a stream every byte
+    /// could bring as many as one message holds.
+    fn check_fds(&self, at: Step) -> Result<(), WireError> {
+        let received = self.fds.len();
+        match self.header {
+            Some(header) if received > header.fds.into() => Err(WireError::FdCount {
+                at,
+                announced: header.fds.into(),
+                received,
+            }),
+            None if received > syscalls::MESSAGE_FDS => {
+                // Two reads bring them: this many can be told.
+                let announced = received as u16;
+                let error = FrameError::Fds { announced };
+                Err(WireError::BadMessage { at, error })
+            }
+            _ => Ok(()),
         }
     }
 

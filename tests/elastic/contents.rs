@@ -1,10 +1,11 @@
 //! What bytes hold: kept while committed, zero or unspecified afterwards, never stale where zero was promised.
 
-use cuda_vmm::{Contents, ElasticRange, Error, Reservation};
+use cuda_vmm::{Allocation, Contents, ElasticRange, Error, Fence, Reservation};
 
 use crate::case::{Case, Machine};
 
 pub const CASES: &[Case] = &[
+    Case::everywhere("a block that somebody holds is not reused", held_elsewhere),
     Case::everywhere("zeroes after reuse of a block that stayed", stayed),
     Case::everywhere("zeroes after reuse of a cached block", cached),
     Case::everywhere("zeroes in part of a new block, then in the rest", in_parts),
@@ -206,4 +207,26 @@ fn trusting(machine: &Machine) {
     assert_eq!(fills(Contents::Unspecified), (0, 0));
     assert_eq!(fills(Contents::Zeroed), (1, 1));
     assert_eq!(fills(Contents::ZeroedUnlessFresh), (0, 1));
+}
+
+/// A block that somebody took a count of, by its address, is not handed out again: they would see what is written there.
+fn held_elsewhere(machine: &Machine) {
+    let g = machine.g;
+    let builder = machine.builder(8).blocks(g..=2 * g).cache(8 * g);
+    let mut range = builder.reserve().unwrap();
+    range.commit(0, 4 * g).unwrap();
+    let held = Allocation::retain(&machine.driver, range.base()).unwrap();
+    let fence = Fence::closure(|_| Ok::<_, String>(()));
+    match machine.refused(&mut range, |range| range.decommit_splitting(0, g, fence)) {
+        Error::BlockKnownOutside { block } => assert_eq!(block, 0..2 * g),
+        other => panic!("{other:?}"),
+    }
+    let gone = range.decommit(0, 4 * g).unwrap();
+    assert_eq!((gone.released, gone.cached), (2 * g, 2 * g));
+    held.release().unwrap();
+    // Nobody has the other one.
+    range.commit(0, 2 * g).unwrap();
+    assert_eq!(range.cached_bytes(), 0);
+    assert_eq!(range.decommit(0, 2 * g).unwrap().cached, 2 * g);
+    range.close().unwrap();
 }

@@ -7,6 +7,7 @@ mod contents;
 mod faults;
 mod memory;
 mod property;
+mod quarantine;
 mod rights;
 mod shape;
 mod splitting;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         rights::CASES,
         splitting::CASES,
         faults::CASES,
+        quarantine::CASES,
     ];
     let cases = tables.into_iter().flatten();
     let mut trials: Vec<_> = cases.flat_map(|case| case.trials()).collect();

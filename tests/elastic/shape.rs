@@ -287,7 +287,7 @@ fn fences(machine: &Machine) {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "waiting for the work failed, everything is still mapped: not yet"
+        "waiting for the work failed, nothing was unmapped: not yet"
     );
     assert_eq!(state(&range), before);
     let fence = Fence::default_stream(&machine.devices[0]);
@@ -310,7 +310,7 @@ fn fences(machine: &Machine) {
         .close_after(Fence::closure(|_| Err("busy")))
         .unwrap_err();
     // Cached blocks are the reservation's now, and go with it.
-    unclosed.reservation.close().unwrap();
+    unclosed.reservation.into_inner().close().unwrap();
     let mut range = machine.builder(8).reserve().unwrap();
     range.commit(0, g).unwrap();
     let fence = Fence::default_stream(&machine.devices[0]);

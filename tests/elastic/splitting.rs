@@ -10,6 +10,7 @@ pub const CASES: &[Case] = &[
     Case::everywhere("the middle of a block", middle),
     Case::everywhere("the ends of two blocks and all between", two_blocks),
     Case::everywhere("slots that survive in part stay", slots),
+    Case::everywhere("slots side by side are one block", neighbours),
     Case::everywhere("what was let go before goes with it", earlier_holes),
     Case::everywhere("nothing is split where nothing is won", nothing_won),
     Case::everywhere("a fence that fails leaves all", failed_fence),
@@ -108,6 +109,19 @@ fn slots(machine: &Machine) {
         (range.committed_bytes(), range.retained_bytes()),
         (28 * g, 30 * g)
     );
+    intact(&range);
+    range.close().unwrap();
+}
+
+/// Slots that lie side by side are covered together, though the runs that survive in them do not touch.
+fn neighbours(machine: &Machine) {
+    let g = machine.g;
+    let mut range = filled(machine, 2);
+    range.decommit(g, g).unwrap();
+    let gone = range.decommit_splitting(4 * g, 4 * g, fence(machine));
+    assert_eq!(gone.unwrap().released, 4 * g);
+    assert_eq!(blocks(&range), [4, 8, 8, 8]);
+    assert_eq!(runs(&range), [(0, 1), (2, 4), (8, 32)]);
     intact(&range);
     range.close().unwrap();
 }

@@ -4,6 +4,7 @@
 //! are compared with every recorded machine's as well.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Mutex;
 
 use crate::case::Section;
@@ -110,8 +111,9 @@ impl Line {
 }
 
 /// Prints the table of the cases that were run, each difference with both answers, and why cases were not run. Writes
-/// this machine's answers where they are wanted. `false` if the simulated driver differs from the real one.
-pub fn conclude(sections: &[Section]) -> bool {
+/// this machine's answers where they are wanted. `false` if the simulated driver differs from the real one, or they cannot
+/// be written.
+pub fn conclude(sections: &[Section], record: Option<&Path>) -> bool {
     let recorded = recorded::all();
     let (sim, real) = (outcomes(Which::Sim), outcomes(Which::Gpu));
     let driver = support::devices()
@@ -129,14 +131,9 @@ pub fn conclude(sections: &[Section]) -> bool {
         for recorded in &recorded {
             print_differences(&answers, recorded);
         }
-        if let Some(path) = recorded::wanted() {
-            let simulated = driver.is_some_and(|driver| driver.simulated());
-            assert!(
-                !simulated,
-                "a simulated driver's answers are no measurement"
-            );
-            let text = recorded::write(&machine, &answers);
-            std::fs::write(&path, text).expect("the file for the answers can be written");
+        if let Some(Err(why)) = record.map(|path| recorded::record(path, &machine, &answers)) {
+            eprintln!("{}: {why}", recorded::RECORD);
+            return false;
         }
     }
     differ == 0
@@ -201,6 +198,7 @@ fn print_table(
         all.add(&line);
     }
     all.print("all");
+    println!("(agree, differ: both gave an answer, the same or not; not run: one of the two cannot run it)");
     for difference in &differences {
         println!("differs: {difference}");
     }

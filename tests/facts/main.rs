@@ -11,8 +11,9 @@
 //! To add a case, write it into the section of its call as you expect the driver to answer, run it here on the
 //! simulated driver and then on a GPU. Where they differ the GPU decides: the case and the simulated driver follow it,
 //! or the table of knowing differences in `src/sim/mod.rs` gets a row. To record a machine, run this program there with
-//! `CUDA_VMM_FACTS_RECORD=FILE`, lay the file into `answers/` and name it in `recorded.rs`: from then on every run with
-//! a GPU tells where it differs from that driver on that device, and which answers each gave.
+//! `CUDA_VMM_FACTS_RECORD=FILE`, lay the file into `answers/` and name it in `recorded.rs` (CONTRIBUTING.md has the
+//! steps): from then on every run with a GPU tells where it differs from that driver on that device, and which answers
+//! each gave.
 
 // Raw driver calls all over: what makes each one sound, or harmless where a fact is about a refusal, is the fact
 // itself.
@@ -46,6 +47,7 @@ mod processes;
 mod properties;
 mod props;
 mod recorded;
+mod recording;
 mod release;
 mod reserve;
 mod retain;
@@ -106,10 +108,19 @@ fn main() -> ExitCode {
     // Cases that count free bytes must not run beside one another.
     arguments.test_threads = Some(1);
 
+    let record = match recorded::wanted(&arguments) {
+        Ok(record) => record,
+        Err(why) => {
+            eprintln!("{}: {why}", recorded::RECORD);
+            return ExitCode::FAILURE;
+        }
+    };
     trial::keep_panics();
     let machine = trial::Machine::look();
-    let conclusion = libtest_mimic::run(&arguments, trial::all(FACTS, &machine));
-    if !arguments.list && !agreement::conclude(FACTS) {
+    let mut trials = trial::all(FACTS, &machine);
+    trials.push(recording::trial());
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !arguments.list && !agreement::conclude(FACTS, record.as_deref()) {
         return ExitCode::FAILURE;
     }
     conclusion.exit_code()

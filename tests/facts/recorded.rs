@@ -4,9 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use libtest_mimic::Arguments;
+
+use crate::driver::{Driver, Which};
 use crate::machine::Name;
+use crate::support;
 
 /// Names the file that a run with a real driver writes its answers to.
 pub const RECORD: &str = "CUDA_VMM_FACTS_RECORD";
@@ -29,13 +33,42 @@ pub fn all() -> Vec<Recorded> {
     FILES.iter().map(|file| read(file)).collect()
 }
 
-/// Where this run is to write its answers, if it is.
-pub fn wanted() -> Option<PathBuf> {
-    std::env::var_os(RECORD).map(PathBuf::from)
+/// Where this run is to write its answers, if it is; why it cannot, where that is known beforehand.
+pub fn wanted(arguments: &Arguments) -> Result<Option<PathBuf>, String> {
+    let Some(path) = std::env::var_os(RECORD) else {
+        return Ok(None);
+    };
+    let Arguments {
+        filter,
+        skip,
+        ignored,
+        ..
+    } = arguments;
+    if filter.is_some() || !skip.is_empty() || *ignored {
+        return Err("a filter leaves cases out: record without one".into());
+    }
+    if let Err(why) = support::devices() {
+        return Err(format!(
+            "there is no driver whose answers could be recorded: {why}"
+        ));
+    }
+    match Driver::open(Which::Gpu, 1).simulated() {
+        true => Err("the answers of a simulated driver are no measurement".into()),
+        false => Ok(Some(path.into())),
+    }
+}
+
+/// Writes the file, and says so.
+pub fn record(path: &Path, machine: &Name, answers: &Answers) -> Result<(), String> {
+    let file = path.display();
+    std::fs::write(path, write(machine, answers))
+        .map_err(|why| format!("{file} cannot be written: {why}"))?;
+    println!("wrote {file}: {} answers", answers.len());
+    Ok(())
 }
 
 /// The text of a file of answers.
-pub fn write(machine: &Name, answers: &Answers) -> String {
+fn write(machine: &Name, answers: &Answers) -> String {
     let Name {
         driver,
         cuda,

@@ -23,6 +23,9 @@ pub struct Machine {
 impl Machine {
     pub fn look() -> Machine {
         let devices = support::devices();
+        if let Err(why) = &devices {
+            eprintln!("SKIPPED: the [gpu] trials: {why}");
+        }
         let context = devices.is_ok().then(|| {
             let gpu = Gpu::open(Driver::open(Which::Gpu, 1));
             gpu.warm_up();
@@ -37,7 +40,8 @@ impl Machine {
     /// Why the case cannot run on that driver here, if it cannot.
     fn lacks(&self, case: &Case, which: Which) -> Option<String> {
         let devices = match (which, &self.devices) {
-            (Which::Gpu, Err(why)) => return Some(why.clone()),
+            // The reason is told once, by whoever looked.
+            (Which::Gpu, Err(_)) => return Some("no driver here".into()),
             (Which::Gpu, Ok(devices)) => *devices,
             (Which::Sim, _) => case.devices(),
         };

@@ -156,7 +156,7 @@ fn close_says_not_mapped() {
             (failed.further.len(), failed.reservation.quarantined()),
             (0, 1)
         );
-        kv = failed.reservation;
+        kv = failed.reservation.into_inner();
     }
     kv.close().unwrap();
     rig.leaves_nothing();
@@ -181,7 +181,7 @@ fn release_says_not_held() {
     contradict(&rig, Call::cuMemRelease);
     let failed = kv.close().unwrap_err();
     disagrees(&failed.error, ours, theirs);
-    let kv = failed.reservation;
+    let kv = failed.reservation.into_inner();
     assert_eq!((kv.mapping_count(), kv.quarantined()), (0, 1));
     kv.close().unwrap();
     rig.leaves_nothing();
@@ -227,7 +227,7 @@ fn free_says_not_reserved() {
         &format!("2097152 bytes (2 MiB) at {base:#x} are reserved, and nothing is mapped there"),
         &format!("says otherwise: cuMemAddressFree (2097152 bytes (2 MiB) at {base:#x}) failed with CUDA_ERROR_INVALID_VALUE (1)"),
     );
-    failed.reservation.close().unwrap();
+    failed.reservation.into_inner().close().unwrap();
     rig.leaves_nothing();
 }
 

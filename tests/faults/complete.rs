@@ -31,7 +31,11 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "in tests/elastic/faults.rs: a handle that is released late is an error of something that was done",
     ),
     (
-        "Unclosed::drop",
+        "StillHeld::drop",
+        "in tests/waiting: an error of a failed wait unmaps nothing",
+    ),
+    (
+        "Unclaimed::drop",
         "in tests/waiting: a failed wait that nobody joins",
     ),
     ("Closing::join", "with close_in_background, which it ends"),

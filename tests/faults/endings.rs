@@ -152,7 +152,7 @@ fn unclosed(stage: &mut Stage, closed: Result<(), Box<CloseError>>) -> Said {
     assert_eq!(error.kept.len(), 0, "nothing is handed over");
     let mut errors = vec![error.error];
     errors.extend(error.further);
-    stage.kv = Some(error.reservation);
+    stage.kv = Some(error.reservation.into_inner());
     Said::Errors(errors)
 }
 
@@ -163,7 +163,7 @@ fn close_keeping(stage: &mut Stage) -> Said {
         Err(error) => {
             let mut errors = vec![error.error];
             errors.extend(error.further);
-            stage.kv = Some(error.reservation);
+            stage.kv = Some(error.reservation.into_inner());
             (error.kept, errors)
         }
     };

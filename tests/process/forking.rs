@@ -106,7 +106,7 @@ fn everything_says_so(which: Which) {
         let failed = scene.kv.close().unwrap_err();
         assert!(matches!(failed.error, Error::ForkedChild));
         assert_eq!(failed.reservation.mapping_count(), 4);
-        let failed = failed.reservation.close_keeping().unwrap_err();
+        let failed = failed.reservation.into_inner().close_keeping().unwrap_err();
         assert!(matches!(failed.error, Error::ForkedChild));
         assert_eq!(failed.kept.len(), 0);
         drop(failed);
@@ -230,7 +230,7 @@ fn a_failed_close_is_the_parents(which: Which) {
     assert_eq!(in_child(|| drop(closing.take())), (0, String::new()));
     let failed = closing.take().map(Closing::join).unwrap().unwrap_err();
     assert_eq!(failed.reservation.mapping_count(), 4);
-    failed.reservation.close().unwrap();
+    failed.reservation.into_inner().close().unwrap();
     page.release().unwrap();
     drop((props, device, driver));
 }

@@ -12,9 +12,9 @@ pub fn of(area: &Area, model: &Model, unit: usize) -> String {
     let _ = write!(text, "reservation {:#x}, {}: ", area.base, short(area.size));
     let _ = writeln!(
         text,
-        "{} mapped in {} mappings",
+        "{} mapped in {}",
         short(bytes),
-        area.mapped.len()
+        counted(area.mapped.len(), "mapping")
     );
     let _ = writeln!(text, "  policy:{}", policy(&area.policy));
     let _ = writeln!(text, "  [{}]", bar(area, unit));
@@ -29,13 +29,17 @@ pub fn of(area: &Area, model: &Model, unit: usize) -> String {
     lines.sort();
     text.extend(lines.into_iter().map(|(_, line)| line));
     if !area.stuck.is_empty() {
-        let count = area.stuck.len();
-        let _ = writeln!(
-            text,
-            "  and {count} handles that the driver did not release"
-        );
+        let count = counted(area.stuck.len(), "handle");
+        let _ = writeln!(text, "  and {count} that the driver did not release");
     }
     text
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
 }
 
 fn line(offset: usize, size: usize, what: &str) -> String {
@@ -54,6 +58,9 @@ fn what(mapped: &Mapped, model: &Model) -> String {
         Backing::Share(_) => format!(", shares handle {:#x}", memory.handle),
         Backing::GivenUp => ", handle given up".to_string(),
     };
+    if mapped.quarantined {
+        return what + ", rights unknown, QUARANTINED";
+    }
     for (location, access) in &mapped.noted {
         let letters = match access {
             Access::ReadWrite => "rw",
@@ -64,9 +71,6 @@ fn what(mapped: &Mapped, model: &Model) -> String {
     }
     if mapped.noted.is_empty() {
         what += ", no access";
-    }
-    if mapped.quarantined {
-        what += ", QUARANTINED";
     }
     what
 }

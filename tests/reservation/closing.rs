@@ -90,7 +90,7 @@ fn one_failure_does_not_stop_the_rest() {
         format!("the reservation is not closed (still held: 1 mapping, 1 handle, the addresses): {first}; {second}")
     );
 
-    let left = error.reservation;
+    let left = error.reservation.into_inner();
     let ranges: Vec<_> = left.mappings().map(|mapping| mapping.range()).collect();
     assert_eq!(ranges, [G..2 * G]);
     assert_eq!(left.quarantined(), 1, "the handle that was not released");
@@ -113,7 +113,7 @@ fn what_is_left_is_as_good_as_before() {
     rig.sim.inject(Fault::on(Call::cuMemAddressFree)).unwrap();
     let error = kv.close().unwrap_err();
     assert_eq!(error.further.len(), 0);
-    let mut kv = error.reservation;
+    let mut kv = error.reservation.into_inner();
     assert_eq!(kv.mapping_count(), 0);
     kv.map(G, G, &rig.props()).unwrap();
     kv.write(G, b"again").unwrap();
@@ -132,7 +132,7 @@ fn what_was_kept_before_a_failure_is_in_the_error() {
     let error = kv.close_keeping().unwrap_err();
     let offsets: Vec<_> = error.kept.iter().map(|(offset, _)| *offset).collect();
     assert_eq!(offsets, [2 * G]);
-    let rest = error.reservation.close_keeping().unwrap();
+    let rest = error.reservation.into_inner().close_keeping().unwrap();
     let offsets: Vec<_> = rest.iter().map(|(offset, _)| *offset).collect();
     assert_eq!(offsets, [0]);
     drop((rest, error.kept));

@@ -73,10 +73,10 @@ reservation BASE, 256 MiB: 100 MiB mapped in 6 mappings
        0x1600000     106 MiB  -
        0x8000000      64 MiB  device 0, handle given up, device 0 rw
        0xc000000       8 MiB  -
-       0xc800000       4 MiB  device 0, own handle {stuck:#x}, device 0 rw, QUARANTINED
+       0xc800000       4 MiB  device 0, own handle {stuck:#x}, rights unknown, QUARANTINED
        0xcc00000      36 MiB  -
        0xf000000      16 MiB  host NUMA node 0, own handle {node:#x}, device 0 rw, host NUMA node 0 r-
-  and 1 handles that the driver did not release
+  and 1 handle that the driver did not release
 "
     );
     assert_eq!(drawn(&kv), expected);
@@ -84,6 +84,19 @@ reservation BASE, 256 MiB: 100 MiB mapped in 6 mappings
     kv.close().unwrap();
     page.release().unwrap();
     rig.leaves_nothing();
+}
+
+#[test]
+fn one_mapping_is_told_in_the_singular() {
+    let rig = Rig::new();
+    let mut kv = Reservation::builder(4 * G).reserve(&rig.driver).unwrap();
+    kv.map(0, G, &rig.props()).unwrap();
+    let text = drawn(&kv);
+    let first = text.lines().next();
+    assert_eq!(
+        first,
+        Some("reservation BASE, 8 MiB: 2 MiB mapped in 1 mapping")
+    );
 }
 
 #[test]

@@ -39,10 +39,10 @@ fn nonsense_is_refused_with_its_numbers() {
         }
     );
     assert_eq!(
-        refused_device(device().memory(G as u64 - 1)),
+        refused_device(device().memory(G as u64)),
         ConfigError::Memory {
             ordinal: 0,
-            bytes: G as u64 - 1,
+            bytes: G as u64,
             granule: G
         }
     );
@@ -110,19 +110,19 @@ fn every_refusal_says_why() {
     let of_device = [
         (
             device().granularity(0, G),
-            "device 0: a granularity of 0 bytes is not a power of two from 4096 to 1099511627776",
+            "device 0: a granularity of 0 bytes is not a power of two from 4096 bytes (4 KiB) to 1099511627776 bytes (1 TiB)",
         ),
         (
             device().granularity(G, 3 * G),
-            "device 0: a granularity of 6291456 bytes is not a power of two from 4096 to 1099511627776",
+            "device 0: a granularity of 6291456 bytes (6 MiB) is not a power of two from 4096 bytes (4 KiB) to 1099511627776 bytes (1 TiB)",
         ),
         (
             device().granularity(2 * G, G),
-            "device 0: the recommended granularity (2097152) is below the minimum (4194304): give them in the order (minimum, recommended)",
+            "device 0: the recommended granularity, 2097152 bytes (2 MiB), is below the minimum, 4194304 bytes (4 MiB): give them in the order (minimum, recommended)",
         ),
         (
             device().memory(0),
-            "device 0: 0 bytes of memory are below one granule (2097152 bytes): nothing could be created",
+            "device 0: of 0 bytes of memory nothing could be created: give it more than one granule, which is 2097152 bytes (2 MiB)",
         ),
         (
             device().name("\0"),
@@ -156,7 +156,23 @@ fn every_refusal_says_why() {
         ),
         (
             builder().address_space(G as u64 - 1),
-            "an address space of 2097151 bytes is below one granule (2097152 bytes): nothing could be reserved",
+            "an address space of 2097151 bytes is below one granule, which is 2097152 bytes (2 MiB): nothing could be reserved",
+        ),
+        (
+            builder().devices(vec![device(); 65]),
+            "65 devices: a driver has at most 64",
+        ),
+        (
+            builder().host_numa_nodes(u32::MAX),
+            "4294967295 NUMA nodes: a host has at most 1024",
+        ),
+        (
+            builder().host_numa_nodes(1025),
+            "1025 NUMA nodes: a host has at most 1024",
+        ),
+        (
+            builder().without(Call::cuInit),
+            "without(cuInit): no driver lacks it, and nothing could be called",
         ),
         (
             builder().driver_version(u32::MAX),
@@ -198,15 +214,15 @@ fn enormous_numbers() {
     let too_much = [
         (
             builder().device(device().memory(u64::MAX)),
-            "device memory of 18446744073709551615 bytes: nothing has more than 144115188075855872",
+            "device memory of 18446744073709551615 bytes: nothing has more than 144115188075855872 bytes (131072 TiB)",
         ),
         (
             builder().host_memory(u64::MAX),
-            "host memory of 18446744073709551615 bytes: nothing has more than 144115188075855872",
+            "host memory of 18446744073709551615 bytes: nothing has more than 144115188075855872 bytes (131072 TiB)",
         ),
         (
             builder().address_space(1 << 58),
-            "an address space of 288230376151711744 bytes: nothing has more than 144115188075855872",
+            "an address space of 288230376151711744 bytes (262144 TiB): nothing has more than 144115188075855872 bytes (131072 TiB)",
         ),
     ];
     for (builder, text) in too_much {
@@ -220,7 +236,7 @@ fn enormous_numbers() {
         .device(device)
         .address_space(1 << 57)
         .host_memory(1 << 57)
-        .host_numa_nodes(u32::MAX);
+        .host_numa_nodes(1024);
     for builder in [builder.clone(), builder.ledger_only()] {
         let rig = Rig::with(builder);
         let before = rig.snapshot();
@@ -232,6 +248,24 @@ fn enormous_numbers() {
         assert_eq!(rig.reserve((1 << 57) + granule), Err(OOM));
         assert_eq!(rig.snapshot(), before);
     }
+}
+
+/// The least that is taken is enough for one allocation, and no more.
+#[test]
+fn the_least_memory_is_enough_for_one() {
+    let least = SimDevice::new().memory(G as u64 + 1);
+    let rig = Rig::with(Simulation::builder().device(least));
+    let handle = rig.create(G).unwrap();
+    assert_eq!(rig.create(G), Err(OOM));
+    rig.release(handle).unwrap();
+}
+
+#[test]
+fn as_many_devices_as_there_can_be() {
+    let rig = Rig::with(Simulation::builder().devices(vec![SimDevice::new(); 64]));
+    let mut number = 0;
+    check(unsafe { rig.0.cuDeviceGetCount(&mut number) }).unwrap();
+    assert_eq!(number, 64);
 }
 
 #[test]

@@ -35,10 +35,10 @@ fn an_event_is_reached_with_the_work_before_it() {
     let rig = Rig::new();
     let (stream, event) = (rig.stream(), rig.event());
     assert_eq!(unsafe { rig.0.cuEventQuery(event) }, DONE);
-    rig.0.hold_stream(stream);
+    assert!(rig.0.hold_stream(stream));
     check(unsafe { rig.0.cuEventRecord(event, stream) }).unwrap();
     assert_eq!(unsafe { rig.0.cuEventQuery(event) }, NOT_READY);
-    rig.0.release_stream(stream);
+    assert!(rig.0.release_stream(stream));
     assert_eq!(unsafe { rig.0.cuEventQuery(event) }, DONE);
 }
 
@@ -47,12 +47,12 @@ fn an_event_is_reached_when_its_last_record_is() {
     let rig = Rig::new();
     let (early, late, event) = (rig.stream(), rig.stream(), rig.event());
     for stream in [early, late] {
-        rig.0.hold_stream(stream);
+        assert!(rig.0.hold_stream(stream));
         check(unsafe { rig.0.cuEventRecord(event, stream) }).unwrap();
     }
-    rig.0.release_stream(early);
+    assert!(rig.0.release_stream(early));
     assert_eq!(unsafe { rig.0.cuEventQuery(event) }, NOT_READY);
-    rig.0.release_stream(late);
+    assert!(rig.0.release_stream(late));
     assert_eq!(unsafe { rig.0.cuEventQuery(event) }, DONE);
 }
 
@@ -82,7 +82,7 @@ fn synchronising_blocks_until_the_release() {
     let (stream, event) = (rig.stream(), rig.event());
     let (number, event_number) = (stream as usize, event as usize);
     let fill = || {
-        rig.0.hold_stream(stream);
+        assert!(rig.0.hold_stream(stream));
         rig.fill_async(address, 9, 8, stream).unwrap();
         check(unsafe { rig.0.cuEventRecord(event, stream) }).unwrap();
     };
@@ -107,7 +107,7 @@ fn unmapping_under_pending_work_loses_the_context() {
     for rig in Rig::both() {
         let (address, handle) = rig.block(1);
         let stream = rig.stream();
-        rig.0.hold_stream(stream);
+        assert!(rig.0.hold_stream(stream));
         rig.fill_async(address, 1, G, stream).unwrap();
         rig.unmap(address, G).unwrap();
         assert_eq!(unsafe { rig.0.cuStreamQuery(stream) }, ILLEGAL);
@@ -122,7 +122,7 @@ fn unmapping_under_pending_work_loses_the_context() {
 fn a_blocked_call_learns_that_its_context_is_lost() {
     let rig = Rig::new();
     let (address, _) = rig.block(1);
-    rig.0.hold_stream(null_mut());
+    assert!(rig.0.hold_stream(null_mut()));
     rig.fill_async(address, 1, G, null_mut()).unwrap();
     let sync = || unsafe { rig.0.cuCtxSynchronize() };
     let unmap = || rig.unmap(address, G).unwrap();
@@ -133,7 +133,7 @@ fn a_blocked_call_learns_that_its_context_is_lost() {
 fn freeing_ordinary_memory_waits_for_the_device() {
     let rig = Rig::new();
     let address = rig.alloc(G).unwrap();
-    rig.0.hold_stream(null_mut());
+    assert!(rig.0.hold_stream(null_mut()));
     rig.fill_async(address, 1, G, null_mut()).unwrap();
     let free = || unsafe { rig.0.cuMemFree_v2(address) };
     let release = || assert!(rig.0.release_stream(null_mut()));
@@ -144,7 +144,7 @@ fn freeing_ordinary_memory_waits_for_the_device() {
 fn a_reset_forgets_pending_work() {
     let rig = Rig::new();
     let (address, _) = rig.block(1);
-    rig.0.hold_stream(null_mut());
+    assert!(rig.0.hold_stream(null_mut()));
     rig.fill_async(address, 1, G, null_mut()).unwrap();
     check(unsafe { rig.0.cuDevicePrimaryCtxReset_v2(0) }).unwrap();
     assert_eq!(unsafe { rig.0.cuStreamQuery(null_mut()) }, DONE);
@@ -157,10 +157,10 @@ fn unmapping_beside_pending_work_does_not() {
     let rig = Rig::new();
     let (busy, idle) = (rig.block(1), rig.block(1));
     let stream = rig.stream();
-    rig.0.hold_stream(stream);
+    assert!(rig.0.hold_stream(stream));
     rig.fill_async(busy.0, 3, G, stream).unwrap();
     rig.drop_block(idle, 1);
-    rig.0.release_stream(stream);
+    assert!(rig.0.release_stream(stream));
     assert_eq!(rig.read(busy.0, 1), Ok(vec![3]));
 }
 
@@ -169,10 +169,10 @@ fn rights_taken_from_pending_work_lose_the_context() {
     let rig = Rig::new();
     let (address, _) = rig.block(1);
     let stream = rig.stream();
-    rig.0.hold_stream(stream);
+    assert!(rig.0.hold_stream(stream));
     rig.fill_async(address, 1, G, stream).unwrap();
     rig.access(address, G, 1).unwrap();
-    rig.0.release_stream(stream);
+    assert!(rig.0.release_stream(stream));
     assert_eq!(rig.read(address, 1), Err(ILLEGAL));
 }
 
@@ -181,7 +181,7 @@ fn what_is_wrong_when_it_is_enqueued_is_refused_then() {
     let rig = Rig::new();
     let address = rig.reserve(G).unwrap();
     let stream = rig.stream();
-    rig.0.hold_stream(stream);
+    assert!(rig.0.hold_stream(stream));
     assert_eq!(rig.fill_async(address, 1, 1, stream), Err(INVALID));
     assert_eq!(unsafe { rig.0.cuStreamQuery(stream) }, DONE);
 }

@@ -166,7 +166,7 @@ fn nonsense_is_refused_with_a_reason() {
         (
             "SIMCUDA_MEMORY",
             "1MiB",
-            "device 0: 1048576 bytes of memory are below one granule (2097152 bytes): nothing could be created",
+            "device 0: of 1048576 bytes (1 MiB) of memory nothing could be created: give it more than one granule, which is 2097152 bytes (2 MiB)",
         ),
         ("SIMCUDA_LEDGER", "yes", "SIMCUDA_LEDGER=yes: give 0 or 1"),
         ("SIMCUDA_IMEX", "", "SIMCUDA_IMEX=: give 0 or 1"),
@@ -178,7 +178,7 @@ fn nonsense_is_refused_with_a_reason() {
         (
             "SIMCUDA_FAULT",
             "cuMemMap:0",
-            "SIMCUDA_FAULT: the 0-th call does not exist: the first call is nth(1)",
+            "SIMCUDA_FAULT: the 0-th call does not exist: calls are counted from 1, as in nth(1) and any_nth(1)",
         ),
         (
             "SIMCUDA_FAULT",

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use cuda_vmm::sim::Fault;
-use cuda_vmm::suspend::Select;
+use cuda_vmm::suspend::{Backup, Group, Select};
 use cuda_vmm::sys::Call;
 use cuda_vmm::{reset_leak_hook, set_leak_hook, Error};
 
@@ -27,6 +27,10 @@ pub const SIMULATED: &[Case] = &[
     (
         "what close is refused comes back and is closed again",
         refused_close,
+    ),
+    (
+        "contents do not outlive a close that was refused",
+        half_closed,
     ),
     (
         "host memory that stays registered is told of",
@@ -151,6 +155,39 @@ fn refused_close(ground: &Ground) {
     sim.clear_faults();
     // What still sleeps can still wake.
     group.resume(&[asleep]).unwrap();
+    group.close().unwrap();
+}
+
+/// What a failed close leaves of a member that sleeps is not the member any more: contents kept for all of it fit no
+/// longer, and must not come up elsewhere.
+fn half_closed(ground: &Ground) {
+    let (sim, g) = (ground.sim.as_ref().unwrap(), ground.g);
+    let mut kv = ground.reserve(3);
+    for granule in 0..3 {
+        kv.map(granule * g, g, &ground.props()).unwrap();
+        kv.fill(granule * g, g, granule as u8 + 1).unwrap();
+    }
+    let mut group = Group::new(&ground.driver);
+    let key = group.add(kv, "weights", Backup::Host).unwrap();
+    group.suspend(&key).unwrap();
+    // Two mappings are back when the third cannot be made, and the second of them cannot be taken out again.
+    sim.inject(Fault::on(Call::cuMemCreate).nth(3)).unwrap();
+    sim.inject(Fault::on(Call::cuMemUnmap)).unwrap();
+    group.resume(&key).unwrap_err();
+    assert_eq!(group.quarantined(), 1);
+    // Nor by the close, which takes the others out.
+    sim.inject(Fault::on(Call::cuMemUnmap)).unwrap();
+    let mut group = group.close().unwrap_err().group;
+    assert_eq!(group.outline(key.id()).unwrap().mapping_count(), 1);
+    assert_eq!(group.host_bytes(), 0);
+    group.resume(&key).unwrap();
+    let mut seen = vec![9; g];
+    group.get(&key).unwrap().read(g, &mut seen).unwrap();
+    assert!(
+        seen == vec![0; g],
+        "another mapping's contents came up: {}",
+        seen[0]
+    );
     group.close().unwrap();
 }
 

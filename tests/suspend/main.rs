@@ -17,6 +17,7 @@ mod fences;
 mod ground;
 mod host_memory;
 mod properties;
+mod ranges;
 mod scene;
 mod shapes;
 
@@ -59,6 +60,7 @@ const SIMULATED: &[&[Case]] = &[
     endings::SIMULATED,
     faults::CASES,
     properties::SIMULATED,
+    ranges::SIMULATED,
 ];
 
 fn main() -> ExitCode {

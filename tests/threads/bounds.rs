@@ -69,6 +69,7 @@ both!(
     NotUndone,
     ReleaseError,
     CloseError,
+    StillHeld,
     Leak,
     LoadError,
     ConfigError,

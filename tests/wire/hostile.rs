@@ -18,6 +18,10 @@ pub const CASES: &[Case] = &[
     ("hostile::announcements", announcements),
     ("hostile::pieces_out_of_order", pieces_out_of_order),
     ("hostile::descriptors_that_were_not_announced", descriptors),
+    (
+        "hostile::descriptors_with_every_byte",
+        descriptors_with_every_byte,
+    ),
     ("hostile::too_many_bytes", too_many_bytes),
     ("hostile::another_host", another_host),
     ("hostile::packets_of_any_size", packets_of_any_size),
@@ -202,6 +206,37 @@ fn descriptors() {
             bad(AT, FrameError::Magic { found }),
         );
     }
+}
+
+/// On a stream each byte can bring descriptors: they are refused before the message is whole, and before they are more
+/// than the process may have.
+fn descriptors_with_every_byte() {
+    let announcement = raw::announcement(1, 1, 2);
+    let (start, rest) = announcement.split_at(6);
+    refuses(
+        SocketKind::Stream,
+        &[
+            (start.to_vec(), 200),
+            (rest[..3].to_vec(), 200),
+            (rest[3..6].to_vec(), 200),
+        ],
+        bad(AT, FrameError::Fds { announced: 400 }),
+    );
+    let piece = raw::piece(0, 2, b"x");
+    let (header, payload) = piece.split_at(12);
+    refuses(
+        SocketKind::Stream,
+        &[
+            (announcement.clone(), 0),
+            (header.to_vec(), 2),
+            (payload[..1].to_vec(), 5),
+        ],
+        WireError::FdCount {
+            at: Step::Pieces,
+            announced: 2,
+            received: 7,
+        },
+    );
 }
 
 fn too_many_bytes() {

@@ -153,7 +153,8 @@ pub enum RanksError {
 }
 
 impl RanksError {
-    /// The ranks that it names: those to look at.
+    /// The ranks that it names: those to look at. Not always ranks of the group: one too many has a number beyond them,
+    /// and another rank's word is passed on as it came.
     pub fn culprits(&self) -> Vec<usize> {
         match self {
             RanksError::Rank { rank, .. }

@@ -183,7 +183,7 @@ fn addresses_not_freed() {
         &format!("reserved [{base:#x}, {end:#x}) (4 MiB)"),
     );
     assert_eq!(driver.quarantined(), 1);
-    unclosed.reservation.close().unwrap();
+    unclosed.reservation.into_inner().close().unwrap();
 }
 
 fn impossible_granularities() {

@@ -27,7 +27,7 @@ impl World {
                 assert_eq!(format!("{:?}", unclosed.error), format!("{error:?}"));
                 assert_eq!(self.log, [], "the wait failed before anything was undone");
                 assert_eq!((unclosed.further.len(), unclosed.kept.len()), (0, 0));
-                self.kvs.insert(at, unclosed.reservation);
+                self.kvs.insert(at, unclosed.reservation.into_inner());
             }
             (Ok(()), Some(_)) => panic!("the wait failed, and yet it was closed"),
             (Ok(()), None) => {
@@ -150,7 +150,7 @@ impl World {
             self.calls()
         );
         assert!(!failures.is_empty());
-        self.kvs.insert(at, unclosed.reservation);
+        self.kvs.insert(at, unclosed.reservation.into_inner());
 
         let begun = |record: &&cuda_vmm::sim::CallRecord| is_teardown(record.call);
         if !self.failed().into_iter().any(|record| begun(&record)) {

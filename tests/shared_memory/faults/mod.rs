@@ -178,7 +178,7 @@ fn driver_calls(side: &Side, faulty: &dyn Faulty) {
                 Trouble::Close(failed) => {
                     closes += 1;
                     assert_eq!(failed.error.code(), Some(code.into()), "{what}");
-                    failed.reservation.close().unwrap();
+                    failed.reservation.into_inner().close().unwrap();
                 }
                 Trouble::Wire(error) => panic!("{what}: {error}"),
             }
