@@ -14,6 +14,7 @@ pub const CASES: &[Case] = &[
 ];
 
 type Operation = fn(&mut cuda_vmm::ElasticRange, usize, usize) -> Result<(), Error>;
+type Resize = fn(&mut cuda_vmm::ElasticRange, usize) -> Result<(), Error>;
 
 fn ranges(machine: &Machine) {
     let g = machine.g;
@@ -99,7 +100,7 @@ fn lengths(machine: &Machine) {
     // A hole ends where the range is to end: it would become shorter than was said.
     range.decommit(g, 2 * g).unwrap();
     for len in [2 * g, 3 * g] {
-        let resizes: [fn(&mut cuda_vmm::ElasticRange, usize) -> Result<(), Error>; 2] = [
+        let resizes: [Resize; 2] = [
             |range, len| range.resize(len).map(drop),
             |range, len| range.resize_after(len, unwaited()).map(drop),
         ];

@@ -41,6 +41,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("Closing::join", "with close_in_background, which it ends"),
     ("Choice::required", "makes no driver call"),
     ("Group::add", "makes no driver call"),
+    ("Group::set_backup", "makes no driver call"),
     ("Group::remove", "makes no driver call"),
     ("Group::get", "makes no driver call"),
     ("Group::get_mut", "makes no driver call"),
