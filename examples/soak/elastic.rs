@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::ops::Range;
 
-use cuda_vmm::{Contents, ElasticRange, Fence, Resized};
+use cuda_vmm::{Contents, ElasticRange, Error, Fence, Resized};
 
 use crate::random::Random;
 use crate::{must, Outcome};
@@ -157,9 +157,22 @@ impl Model {
 
     fn resize(&mut self, range: &mut ElasticRange, random: &mut Random) -> Outcome {
         let (old, new) = (self.len(), random.below(self.stamps.len() + 1));
-        let told = range.resize(new * self.granule)?;
+        let told = range.resize(new * self.granule);
         self.played.resizes += 1;
-        match told {
+        // Not to where a hole ends.
+        if new > 0 && new < old && self.stamps[new - 1].is_none() {
+            return match told {
+                Err(Error::NotCommitted { asked, gap })
+                    if asked == (0..new * self.granule) && gap.end == asked.end =>
+                {
+                    Ok(())
+                }
+                told => {
+                    Err(format!("from {old} to {new} granules, behind a hole: {told:?}").into())
+                }
+            };
+        }
+        match told? {
             Resized::Grown(done) if new > old => self.is_committed(range, old..new, done.bytes),
             Resized::Shrunk(done) if new < old => self.is_gone(new..old, done.bytes),
             Resized::Unchanged if new == old => Ok(()),
