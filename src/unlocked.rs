@@ -22,8 +22,8 @@ use crate::sys::{
     CUresult, CUstream, CUuuid, Call, DriverCalls,
 };
 use crate::{
-    reset_leak_hook, Access, Allocation, AllocationProps, Driver, Error, Fence, HandleType,
-    HandleTypes, MappingId, Reservation,
+    reset_leak_hook, Access, Allocation, AllocationProps, CloseError, Driver, Error, Fence,
+    HandleType, HandleTypes, MappingId, Reservation,
 };
 
 /// Far longer than a visit takes on a busy machine: who waits so long waits for a lock.
@@ -214,10 +214,14 @@ fn everything(driver: &Driver) -> Result<(), Error> {
     drop(kv);
     let kv = Reservation::builder(G).reserve(driver)?;
     let fence = Fence::default_stream(&device);
-    let closing = kv
-        .close_in_background(fence)
-        .map_err(|failed| failed.error)?;
-    closing.join().map_err(|failed| failed.error)
+    let closing = kv.close_in_background(fence).map_err(closed_at_once)?;
+    closing.join().map_err(closed_at_once)
+}
+
+/// Takes the reservation out of the error: left in, it would be leaked on purpose after a wait that failed.
+fn closed_at_once(failed: Box<CloseError>) -> Error {
+    drop(failed.reservation.into_inner());
+    failed.error
 }
 
 /// Exports what can be, and imports it again. By fabric handles: a ledger has no descriptors to give.
