@@ -70,10 +70,10 @@ class Driver:
     """The driver's own calls, in this process and its current context."""
 
     def __init__(self):
-        self.library = ctypes.CDLL("libcuda.so.1")
+        self.symbols = ctypes.CDLL("libcuda.so.1")
 
     def call(self, name, *arguments):
-        code = getattr(self.library, name)(*arguments)
+        code = getattr(self.symbols, name)(*arguments)
         if code != 0:
             raise RuntimeError(f"{name} answered {code}")
 
@@ -126,8 +126,8 @@ class Sharing:
     """The library of examples/share_pointers, and the reader."""
 
     def __init__(self, folder):
-        self.library = ctypes.CDLL(os.path.join(folder, "libshare_pointers.so"))
-        serve, stop = self.library.share_pointers_serve, self.library.share_pointers_stop
+        self.symbols = ctypes.CDLL(os.path.join(folder, "libshare_pointers.so"))
+        serve, stop = self.symbols.share_pointers_serve, self.symbols.share_pointers_stop
         serve.restype, stop.restype = ctypes.c_void_p, ctypes.c_uint64
         size_t = ctypes.c_size_t
         text = ctypes.c_char_p
@@ -142,7 +142,7 @@ class Sharing:
         """What is being served, where, and how far into the span; or None, and why."""
         path = os.path.join(self.sockets.name, f"{address:x}")
         lead, text = ctypes.c_size_t(), ctypes.create_string_buffer(1000)
-        served = self.library.share_pointers_serve(
+        served = self.symbols.share_pointers_serve(
             address, size, path.encode(), ctypes.byref(lead), text, len(text)
         )
         return served, path, lead.value, text.value.decode()

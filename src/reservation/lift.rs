@@ -116,23 +116,10 @@ impl Reservation {
         let Some(hull) = self.hull(&range) else {
             return Ok(());
         };
-        let released = self.each(hull.clone(), |mapping| match keeps(mapping) {
+        self.release_and_unmap(hull.clone(), |mapping| match keeps(mapping) {
             true => Ok(()),
             false => mapping.release_handle(),
-        });
-        if let Err((at, error)) = released {
-            self.doubt(at..at + 1, &error);
-            return Err(error.with_undo(self.take_back(hull.start..at)));
-        }
-        // The driver skips holes.
-        let unmapped = self
-            .driver
-            .calls()
-            .mem_unmap(self.address(hull.start), hull.len());
-        if let Err(error) = unmapped {
-            self.doubt(hull.clone(), &error);
-            return Err(error.with_undo(self.take_back(hull)));
-        }
+        })?;
         let mut rest = hull;
         while let Some(span) = self.first_in(&rest).filter(|_| !rest.is_empty()) {
             rest.start = self.bytes(span).end;

@@ -91,18 +91,7 @@ impl Reservation {
             return Ok(LetGo::default());
         };
         let let_go = self.would_let_go();
-        if let Err((at, error)) = self.each(hull.clone(), Mapping::release_own_handle) {
-            self.doubt(at..at + 1, &error);
-            return Err(error.with_undo(self.take_back(hull.start..at)));
-        }
-        let unmapped = self
-            .driver
-            .calls()
-            .mem_unmap(self.address(hull.start), hull.len());
-        if let Err(error) = unmapped {
-            self.doubt(hull.clone(), &error);
-            return Err(error.with_undo(self.take_back(hull)));
-        }
+        self.release_and_unmap(hull, Mapping::release_own_handle)?;
         self.table.iter_mut().for_each(Mapping::fall_asleep);
         Ok(let_go)
     }

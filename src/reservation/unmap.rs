@@ -62,23 +62,33 @@ impl Reservation {
     }
 
     fn unmap_whole(&mut self, range: Range<usize>) -> Result<()> {
-        if let Err((at, error)) = self.each(range.clone(), Mapping::release_handle) {
-            self.doubt(at..at + 1, &error);
-            return Err(error.with_undo(self.take_back(range.start..at)));
-        }
-        if let Err(error) = self
-            .driver
-            .calls()
-            .mem_unmap(self.address(range.start), range.len())
-        {
-            self.doubt(range.clone(), &error);
-            return Err(error.with_undo(self.take_back(range)));
-        }
+        self.release_and_unmap(range.clone(), Mapping::release_handle)?;
         self.forget(range)
     }
 
+    /// Releases what is to be released of the mappings in a range that cuts none, then unmaps them all by one call; all
+    /// or nothing. The driver passes over holes. What the table says of the mappings is the caller's to change.
+    pub(super) fn release_and_unmap(
+        &mut self,
+        range: Range<usize>,
+        release: impl FnMut(&mut Mapping) -> Result<()>,
+    ) -> Result<()> {
+        if let Err((at, error)) = self.each(range.clone(), release) {
+            self.doubt(at..at + 1, &error);
+            return Err(error.with_undo(self.take_back(range.start..at)));
+        }
+        let unmapped = self
+            .driver
+            .calls()
+            .mem_unmap(self.address(range.start), range.len());
+        unmapped.map_err(|error| {
+            self.doubt(range.clone(), &error);
+            error.with_undo(self.take_back(range))
+        })
+    }
+
     /// Puts the mappings of a range into quarantine if the driver's answer contradicts what is known of them.
-    pub(super) fn doubt(&mut self, range: Range<usize>, error: &Error) {
+    fn doubt(&mut self, range: Range<usize>, error: &Error) {
         if error.is_disagreement() {
             let all = self.each(range, |mapping| {
                 mapping.quarantine();
@@ -106,7 +116,7 @@ impl Reservation {
     }
 
     /// Takes released counts back after a failure, and gives what could not be.
-    pub(super) fn take_back(&mut self, range: Range<usize>) -> Vec<Error> {
+    fn take_back(&mut self, range: Range<usize>) -> Vec<Error> {
         let mut failures = Vec::new();
         let all = self.each(range, |mapping| {
             failures.extend(mapping.retain_handle().err());
