@@ -1,5 +1,7 @@
 //! Committing and giving back: much at once, in steps, at random.
 
+use std::time::Duration;
+
 use crate::raw::Raw;
 use crate::report::{in_turns, microseconds, Random, Report, Target};
 use crate::Bench;
@@ -73,6 +75,26 @@ pub(crate) fn at_once(bench: &Bench, report: &mut Report) {
     plain.close().expect("close");
     zeroed.close().expect("close");
     raw.free();
+}
+
+/// The first growth by much in this process, of which each process has one: a line of microseconds, commit and decommit.
+/// The driver makes whoever creates first after memory was released pay for that release; here nothing was.
+pub(crate) fn first(bench: &Bench) {
+    let block = bench.pick(1 << 30, 16 << 20);
+    let mut range = bench.builder(4 * block).reserve().expect("reserve");
+    // What happens once in a process and has nothing to do with the size.
+    let little = 32 * bench.g;
+    range.commit(0, little).expect("commit");
+    range.decommit(0, little).expect("decommit");
+    std::thread::sleep(Duration::from_millis(300));
+    let commit = microseconds(|| {
+        range.commit(0, 4 * block).expect("commit");
+    });
+    let decommit = microseconds(|| {
+        range.decommit(0, 4 * block).expect("decommit");
+    });
+    println!("first growth\t{commit:.1}\t{decommit:.1}");
+    range.close().expect("close");
 }
 
 /// A granule at a time, against a handle for each.

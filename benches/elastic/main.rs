@@ -7,6 +7,7 @@
 //! | variable | |
 //! |---|---|
 //! | `CUDA_VMM_BENCH_TSV` | a file for the figures: name, microseconds of the crate, of what it is held against, ratio, target, driver |
+//! | `CUDA_VMM_BENCH_FIRST` | `1`: only the first growth of a process is measured, for `compare.py` |
 //! | `CUDA_VMM_REQUIRE_GPU` | `1`: a missing GPU is a failure |
 #![allow(clippy::undocumented_unsafe_blocks, missing_docs)]
 
@@ -85,6 +86,10 @@ fn main() {
     let bench = Bench::find();
     let name = bench.device.name().unwrap_or_default();
     println!("device: {name}, driver {}", bench.driver.version());
+    if std::env::var_os("CUDA_VMM_BENCH_FIRST").is_some_and(|value| value == "1") {
+        let _current = bench.device.make_current().expect("context");
+        return commits::first(&bench);
+    }
     let mut report = Report::new(format!("{name}, {}", bench.driver.version()));
     {
         // With no context in the process the driver takes thirty times as long.

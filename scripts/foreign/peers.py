@@ -74,6 +74,24 @@ def expandable():
     return {"torch expandable segments, 4 GiB": median(cycle)}
 
 
+def first():
+    """The first 4 GiB of a process: grown, and given back. As in the benchmark, after some memory and a rest."""
+    import torch
+
+    torch.zeros(1, device="cuda")
+    tensor = torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
+    del tensor
+    torch.cuda.empty_cache()
+    time.sleep(0.3)
+    start = time.perf_counter()
+    tensor = torch.empty(4 * GIB, dtype=torch.uint8, device="cuda")
+    grown = time.perf_counter()
+    del tensor
+    torch.cuda.empty_cache()
+    given = time.perf_counter()
+    return {"first growth": (grown - start) * 1e6, "first return": (given - grown) * 1e6}
+
+
 def elsewhere(name, *arguments, **environment):
     """Runs one of the functions above in a process of its own, since each wants its own surroundings."""
     command = [sys.executable, __file__, "--only", name, *arguments]
@@ -82,21 +100,21 @@ def elsewhere(name, *arguments, **environment):
         print(f"{name}: NOT MEASURED: {(ended.stderr.strip().splitlines() or ['no reason given'])[-1]}")
         return {}
     lines = [line.split("\t") for line in ended.stdout.splitlines() if "\t" in line]
-    return {what: float(time) for what, time in lines}
+    return {what: float(figure) for what, figure in lines}
 
 
 def main():
     if sys.argv[1] == "--only":
-        for what, time in globals()[sys.argv[2]](*sys.argv[3:]).items():
-            print(f"{what}\t{time}")
+        for what, figure in globals()[sys.argv[2]](*sys.argv[3:]).items():
+            print(f"{what}\t{figure}")
         return
     figures = elsewhere("sglang", sys.argv[1])
     figures |= elsewhere("expandable", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
-    for what, time in figures.items():
-        print(f"{what}: {time:.1f} us")
+    for what, figure in figures.items():
+        print(f"{what}: {figure:.1f} us")
     if len(sys.argv) > 2:
-        with open(sys.argv[2], "w") as out:
-            out.writelines(f"{what}\t{time}\n" for what, time in figures.items())
+        with open(sys.argv[2], "w", encoding="utf-8") as out:
+            out.writelines(f"{what}\t{figure}\n" for what, figure in figures.items())
 
 
 if __name__ == "__main__":
