@@ -165,8 +165,8 @@ pub enum Error {
         /// The size that was claimed for the allocation.
         claimed: usize,
     },
-    /// The allocation was made through another driver.
-    #[error("the allocation belongs to another driver than the reservation: make both with the same one")]
+    /// What is to be used together was made through different drivers.
+    #[error("this was made through another driver than what it is to be used with: make both with the same one")]
     ForeignDriver,
     /// There is no such device.
     #[error("there is no device {ordinal}: the driver has {count}{}", devices(*count))]

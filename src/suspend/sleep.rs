@@ -3,6 +3,7 @@
 use super::member::{Backup, MemberId, Select};
 use super::report::{Incomplete, Suspended};
 use super::{Chosen, Group, State};
+use crate::error::Error;
 use crate::fence::Fence;
 
 impl Group {
@@ -17,8 +18,9 @@ impl Group {
     /// # Errors
     ///
     /// Before any driver call: [`Error::NoSuchMember`], [`Error::NoSuchTag`], [`Error::AlreadySuspended`] (of a member
-    /// that was named), [`Error::Quarantined`], [`Error::Held`], [`Error::Irreplaceable`]. [`Error::NoHostMemory`], or
-    /// a driver failure: then `done` and `left` say which members sleep.
+    /// that was named), [`Error::Quarantined`], [`Error::Held`], [`Error::Irreplaceable`], [`Error::ForeignDriver`] (of
+    /// a member that was swapped since it was added). [`Error::NoHostMemory`], or a driver failure: then `done` and `left`
+    /// say which members sleep.
     ///
     /// [`Error::NoSuchMember`]: crate::Error::NoSuchMember
     /// [`Error::NoSuchTag`]: crate::Error::NoSuchTag
@@ -26,6 +28,7 @@ impl Group {
     /// [`Error::Quarantined`]: crate::Error::Quarantined
     /// [`Error::Held`]: crate::Error::Held
     /// [`Error::Irreplaceable`]: crate::Error::Irreplaceable
+    /// [`Error::ForeignDriver`]: crate::Error::ForeignDriver
     /// [`Error::NoHostMemory`]: crate::Error::NoHostMemory
     #[doc(alias = "cuMemUnmap")]
     #[doc(alias = "cuMemRelease")]
@@ -62,6 +65,10 @@ impl Group {
             let mut slots = numbers.iter().filter_map(|number| self.slots.get(number));
             slots.try_for_each(|slot| {
                 let reservation = slot.member.reservation();
+                // Since it was added, `get_mut` may have been used to swap it for one of another driver.
+                if !reservation.driver().is_same(&self.driver) {
+                    return Err(Error::ForeignDriver);
+                }
                 reservation.can_be_taken_down(&slot.tag)
             })?;
             Ok((numbers, already))

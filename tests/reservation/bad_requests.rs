@@ -265,7 +265,7 @@ fn memory_of_another_driver() {
     let mut theirs = other.reserve(1);
     theirs.map(0, G, &other.props()).unwrap();
     let before = other.sim.calls();
-    let text = "the allocation belongs to another driver than the reservation: make both with the same one";
+    let text = "this was made through another driver than what it is to be used with: make both with the same one";
     let existing = rig.refused(&mut kv, |kv| kv.map_existing(G, &page));
     let mapped = rig.refused(&mut kv, |kv| kv.map(G, G, &other.props()));
     let copied = rig.refused(&mut kv, |kv| kv.copy_from(0, &theirs, 0, 16));

@@ -3,7 +3,7 @@
 use cuda_vmm::sim::{Fault, Simulation};
 use cuda_vmm::suspend::{Backup, Group, Select};
 use cuda_vmm::sys::Call;
-use cuda_vmm::{Driver, Error};
+use cuda_vmm::{Driver, Error, Reservation};
 
 use crate::ground::Ground;
 use crate::scene::{Pair, Scene};
@@ -24,6 +24,10 @@ pub const CASES: &[Case] = &[
 
 pub const SIMULATED: &[Case] = &[
     ("a member of another driver", a_member_of_another_driver),
+    (
+        "a member swapped for one of another driver",
+        a_member_swapped_for_one_of_another_driver,
+    ),
     ("a member with a quarantined mapping", a_quarantined_mapping),
 ];
 
@@ -142,6 +146,23 @@ fn a_member_of_another_driver(ground: &Ground) {
     assert_eq!(error.member.base(), base);
     assert_eq!(group.members().count(), 0);
     error.member.close().unwrap();
+}
+
+fn a_member_swapped_for_one_of_another_driver(ground: &Ground) {
+    let other = Driver::simulated(&Simulation::new()).unwrap();
+    let mut foreign = Reservation::builder(ground.g).reserve(&other).unwrap();
+    let mut group = Group::new(&ground.driver);
+    let key = group
+        .add(Scene::new(ground, 1).kv, "cache", Backup::Host)
+        .unwrap();
+    std::mem::swap(group.get_mut(&key).unwrap(), &mut foreign);
+    let error = refused(ground, || group.suspend(&key));
+    assert!(matches!(error.error, Error::ForeignDriver));
+    assert!(!group.is_suspended(key.id()).unwrap());
+    std::mem::swap(group.get_mut(&key).unwrap(), &mut foreign);
+    group.suspend(&key).unwrap();
+    group.close().unwrap();
+    foreign.close().unwrap();
 }
 
 fn a_quarantined_mapping(ground: &Ground) {
