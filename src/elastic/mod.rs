@@ -69,6 +69,10 @@ use granules::Granules;
 /// uses the [cache](ElasticRangeBuilder::cache), which spares creating and releasing, but not mapping and granting. The
 /// crate's own part is the same among a thousand committed granules as among a million.
 ///
+/// Giving memory back costs twice: 0.3 to 0.6 ms a GiB when it is released, and another 0.2 to 0.4 ms a GiB in whatever
+/// create comes next after the driver has cleared it, however small that one is (driver 580.159 on an H200). A first
+/// growth of 4 GiB in a process takes 0.65 ms, a later one that follows such a release twice to three times as long.
+///
 /// # Failures
 ///
 /// An operation that fails has changed nothing of what is committed, of its contents and of its rights, over however
