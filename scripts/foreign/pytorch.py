@@ -170,7 +170,7 @@ def run(memory, sharing):
         memory.fill(7)
         if not sharing.read(path, lead, size, 7):
             return "another process does not see what was written later"
-        had = sharing.library.share_pointers_stop(served)
+        had = sharing.symbols.share_pointers_stop(served)
         if had != 2:
             return f"{had} had it, and not 2"
     driver = Driver()
