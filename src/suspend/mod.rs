@@ -83,6 +83,7 @@
 //! [`keep_host_memory`](Group::keep_host_memory) the next cycle reuses it. The system may give out more memory than it
 //! has and end processes later: whoever keeps contents sees to it that the host has as much free as is to be kept.
 
+mod choice;
 mod copy_out;
 mod host;
 mod lane;
@@ -133,9 +134,6 @@ enum State {
     /// With its contents, if they are kept.
     Asleep(Option<HostCopy>),
 }
-
-/// The members that an operation changes, and those that are so already.
-type Chosen = (Vec<u64>, Vec<MemberId>);
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -400,50 +398,6 @@ impl Group {
     fn set_state(&mut self, number: u64, state: State) -> Option<State> {
         let slot = self.slots.get_mut(&number)?;
         Some(std::mem::replace(&mut slot.state, state))
-    }
-
-    /// The chosen members that are to change, and those that need not: awake ones change when they are to be suspended.
-    fn chosen(&self, which: Select<'_>, to_suspend: bool) -> Result<Chosen> {
-        let numbers: Vec<u64> = match which {
-            Select::All => self.slots.keys().copied().collect(),
-            Select::Tag(tag) => self.tagged(tag)?,
-            Select::Members(members) => self.named(members, to_suspend)?,
-        };
-        let changes = |number: &u64| {
-            let slot = self.slots.get(number);
-            slot.is_some_and(|slot| slot.is_asleep() != to_suspend)
-        };
-        let (change, already): (Vec<u64>, Vec<u64>) = numbers.into_iter().partition(changes);
-        Ok((change, self.ids(&already)))
-    }
-
-    fn tagged(&self, tag: &str) -> Result<Vec<u64>> {
-        let tagged = self.slots.iter().filter(|(_, slot)| slot.tag == tag);
-        let numbers: Vec<u64> = tagged.map(|(number, _)| *number).collect();
-        match numbers.is_empty() {
-            false => Ok(numbers),
-            true => Err(Error::NoSuchTag { tag: tag.into() }),
-        }
-    }
-
-    /// Members that are meant one by one: each has to be in the other state.
-    fn named(&self, members: &[MemberId], to_suspend: bool) -> Result<Vec<u64>> {
-        let mut numbers = Vec::new();
-        for member in members {
-            let slot = self.slot(*member)?;
-            if slot.is_asleep() != to_suspend {
-                numbers.push(member.number);
-                continue;
-            }
-            let (tag, base, size) = slot.place();
-            return Err(match to_suspend {
-                true => Error::AlreadySuspended { tag, base, size },
-                false => Error::NotSuspended { tag, base, size },
-            });
-        }
-        numbers.sort_unstable();
-        numbers.dedup();
-        Ok(numbers)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Suspending: contents to the host, then the memory away.
 
+use super::choice::Chosen;
 use super::member::{Backup, MemberId, Select};
 use super::report::{Incomplete, Suspended};
-use super::{Chosen, Group, State};
+use super::{Group, State};
 use crate::error::Error;
 use crate::fence::Fence;
 
