@@ -20,6 +20,8 @@ FIRST_GROWTHS = 7
 
 AT_ONCE = "commit 4096 MiB at once and give back, after a rest"
 FIRST = "suspend (crate) and resume (raw) 4096 MiB with a host copy, first cycle, host blocks of 128 MiB"
+GROWN = "the first 4 GiB of a process, elastic range"
+GROWN_TORCH = "the first 4 GiB of a process, torch expandable segments"
 SAVED = "torch_memory_saver, 4 GiB with a host copy, first "
 
 # What the peer's time is divided by, and how often that is to go into it; times in microseconds.
@@ -28,6 +30,8 @@ AGAINST = [
      [("sglang VmmReservation, 4 GiB in 2 MiB chunks", 1)], 40),
     ("commit 4 GiB and give back, against PyTorch's expandable segments", [(AT_ONCE, 1)],
      [("torch expandable segments, 4 GiB", 1)], 10),
+    ("grow by 4 GiB for the first time in a process, against PyTorch's expandable segments", [(GROWN, 1)],
+     [(GROWN_TORCH, 1)], 10),
     ("suspend and resume 4 GiB with a host copy, first cycle, against torch_memory_saver",
      [(FIRST, 1), (FIRST + "\traw", 1)],
      [(SAVED + "suspend", 1000), (SAVED + "resume", 1000)], 5),
@@ -55,17 +59,16 @@ def rows(path):
 
 
 def first_growths(bench):
-    """The medians of the first growth by 4 GiB in a process, the crate's and PyTorch's, processes in turns; None where
-    PyTorch's could not be measured. In later ones both pay for what was released before, which is most of the time."""
+    """The first growth by 4 GiB in a process, the crate's and PyTorch's, by processes in turns: the medians. Later ones
+    pay for what was released before them, here as there."""
     ours, theirs = [], []
     for _ in range(FIRST_GROWTHS):
         one = subprocess.run([bench], env=os.environ | {"CUDA_VMM_BENCH_FIRST": "1", "CUDA_VMM_REQUIRE_GPU": "1"},
-                             capture_output=True, text=True, timeout=SECONDS, check=True)
+                             capture_output=True, text=True, timeout=SECONDS, check=False)
         ours += [float(line.split("\t")[1]) for line in one.stdout.splitlines() if line.startswith("first growth\t")]
-        theirs += [peers.elsewhere("first", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True").get("first growth")]
-    if None in theirs:
-        return None
-    return statistics.median(ours), statistics.median(theirs)
+        other = peers.elsewhere("first", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+        theirs += [other[name] for name in other if name == "first growth"]
+    return {name: statistics.median(times) for name, times in ((GROWN, ours), (GROWN_TORCH, theirs)) if times}
 
 
 def add_up(figures, terms):
@@ -88,6 +91,10 @@ def main():
     well &= start([sys.executable, os.path.join(here, "peers.py"), utils, files[PEERS]])
     well &= start([sys.executable, os.path.join(here, "memory_saver.py"), files[SAVER]])
 
+    with open(files[PEERS], "a", encoding="utf-8") as file:
+        for name, figure in first_growths(os.path.join(folder, "bench-elastic")).items():
+            file.write(f"{name}\t{figure}\n")
+
     figures = {}
     for name, ours, theirs, ratio, target, _ in rows(files[BENCH])[1:]:
         figures[name], figures[name + "\traw"] = float(ours), float(theirs)
@@ -107,15 +114,6 @@ def main():
         holds = theirs / ours >= least
         well &= holds
         print(f"{'ok' if holds else 'MISSED':<7} {theirs / ours:8.3f}  {f'target >= {least}':<14}  {name}")
-    name = "grow by 4 GiB for the first time in a process, against PyTorch's expandable segments"
-    growths = first_growths(os.path.join(folder, "bench-elastic"))
-    if growths is None:
-        print(f"{'-':<7} {'':>8}  {'target >= 10':<14}  {name}: NOT MEASURED")
-    else:
-        ours, theirs = growths
-        well &= theirs / ours >= 10
-        print(f"{'ok' if theirs / ours >= 10 else 'MISSED':<7} {theirs / ours:8.3f}  {'target >= 10':<14}  {name}"
-              f" ({ours:.0f} us, {theirs:.0f} us)")
     print("compare:", "all targets of what was measured are kept" if well else "FAILED, or a target was missed")
     sys.exit(0 if well else 1)
 
