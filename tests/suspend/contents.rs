@@ -170,5 +170,9 @@ fn several_members(ground: &Ground) {
         group.get(key).unwrap().read(0, &mut seen).unwrap();
         assert!(seen == pattern(4, granules, granules * g));
     }
+    // And all at once.
+    group.suspend(Select::All).unwrap();
+    let done = group.resume(Select::All).unwrap();
+    assert_eq!((done.created, done.copied), (10 * g, 10 * g));
     group.close().unwrap();
 }
