@@ -1,5 +1,7 @@
 //! Contents to the host: all members' before any memory goes.
 
+use std::collections::BTreeSet;
+
 use super::host::{Block, HostCopy, Piece};
 use super::lane::{all, Lane};
 use super::touching::{touching, Touching};
@@ -78,12 +80,10 @@ impl Group {
                 work.push((block, in_it.copied().collect()));
             }
         }
-        let mut devices: Vec<u32> = work
+        let devices: BTreeSet<u32> = work
             .iter()
             .flat_map(|(_, pieces)| pieces.iter().map(|piece| piece.segment.device))
             .collect();
-        devices.sort_unstable();
-        devices.dedup();
         if devices.is_empty() {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl Group {
         })
     }
 
-    /// What a device has to copy. After a failure nothing is copied any more, and nothing is registered for it.
+    /// What a device has to copy. After a failure nothing is copied any more.
     fn on_device(
         &self,
         calls: &Calls,
@@ -111,17 +111,10 @@ impl Group {
         let lane = Lane::open(calls)?;
         let copied = self.enqueue_all(calls, device, work, touched, &lane);
         let ended = lane.end();
-        let result = match (copied, ended) {
+        match (copied, ended) {
             (Ok(()), ended) => ended,
             (Err(error), ended) => all([error].into_iter().chain(ended.err()).collect()),
-        };
-        if result.is_err() {
-            for (block, _) in work.iter().filter(|(block, _)| block.fresh) {
-                // Refused, it stays registered, with the group, which tries again.
-                let _ = block.unregister_on(calls, device.raw());
-            }
         }
-        result
     }
 
     fn enqueue_all(

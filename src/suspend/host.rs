@@ -57,14 +57,6 @@ impl Block {
         Ok(())
     }
 
-    /// Undoes [`register`](Self::register), if that was done for this device.
-    pub(super) fn unregister_on(&self, calls: &Calls, device: c_int) -> Result<()> {
-        match self.registered.load(Ordering::Relaxed) == device {
-            true => self.unregister(calls),
-            false => Ok(()),
-        }
-    }
-
     fn unregister(&self, calls: &Calls) -> Result<()> {
         let Some(pages) = self.pages() else {
             return Ok(());
