@@ -9,7 +9,8 @@ PyTorch with CUDA, a GPU with 10 GiB free, and 5 GiB of the host's memory; writt
 The same steps are trained three times, each in a process of its own: with PyTorch's own allocator, with this one, and
 with this one suspended after every third step, contents kept. Losses, weights and the optimiser's state must be the
 same, bit for bit. While suspended, another process tries to take more memory than was free before; it must get it
-then, and not before. A shortage, and an allocation while suspended, must be errors that training survives.
+then, and not before. A shortage, and an allocation while suspended, must be errors that training survives. A graph that
+was captured before must replay after.
 
 The last line says how it went; the status is 0 if all was as it should be, else 1.
 """
@@ -251,6 +252,23 @@ def drop_contents(torch, vmm):
     must("contents that were not kept are zero", int(tensor.sum().item()) == 0)
 
 
+def graph_replays(torch, vmm):
+    """A captured graph holds addresses: what lies there after the memory was replaced is what it computes on."""
+    source = torch.arange(MIB, dtype=torch.int32, device="cuda:0")
+    target = torch.add(source, 1)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        torch.add(source, 1, out=target)
+    vmm.suspend(keep=True)
+    vmm.resume()
+    source.mul_(3)
+    graph.replay()
+    torch.cuda.synchronize()
+    expected = torch.arange(MIB, dtype=torch.int64) * 3 + 1
+    must("a graph captured before computes on what lies there after", torch.equal(target.cpu().long(), expected))
+
+
 def train(library, mode, result):
     import torch
 
@@ -287,6 +305,7 @@ def train(library, mode, result):
         json.dump({"losses": losses, "tensors": sums}, file)
     if mode == PLUGGED:
         drop_contents(torch, vmm)
+        graph_replays(torch, vmm)
 
 
 # ---- all of them ----

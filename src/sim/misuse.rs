@@ -35,6 +35,12 @@ pub enum MisuseKind {
     NoSuchEvent,
     /// A context that is none of the devices' primary contexts.
     NoSuchContext,
+    /// Where a copy or a fill begins that reaches over the end of a mapping, while the host has rights to what it
+    /// touches. A real driver (an H200's) works through the host's own mapping there, and ends the process.
+    OverHostSeam,
+    /// Where a copy or a fill begins that writes to memory which the host may only read. A real driver (an H200's) writes
+    /// as the host there, and ends the process.
+    HostReadOnly,
 }
 
 impl fmt::Display for Misuse {
@@ -47,6 +53,10 @@ impl fmt::Display for Misuse {
             MisuseKind::NoSuchStream => "is no live stream",
             MisuseKind::NoSuchEvent => "is no live event",
             MisuseKind::NoSuchContext => "is no primary context of a device",
+            MisuseKind::OverHostSeam => {
+                "begins what reaches from one mapping into the next, where the host has rights"
+            }
+            MisuseKind::HostReadOnly => "begins what writes to memory that the host may only read",
         };
         write!(f, "{call}: {value:#x} {what}")
     }

@@ -41,6 +41,7 @@
 //! | the CPU can touch device memory through a granted mapping, with the strongest right of any place | only host memory that the host was granted |
 //! | a mapping over the end of a reservation is refused where something else of the process lies | it succeeds |
 //! | a made-up or stale handle is `INVALID_HANDLE`, and a [`Misuse`] | the process dies, or worse |
+//! | a copy or a fill from one mapping into the next where the host has rights, or a write where it may only read, is `INVALID_VALUE`, and a [`Misuse`] | the process dies |
 //! | memory imported from another simulation is on its account, and counts nothing here | the device is one |
 //! | a fabric handle reaches the processes of this machine | it reaches the nodes of the fabric |
 //! | a reset or release to zero of the primary context cures a sticky error | it may not |

@@ -43,6 +43,34 @@ fn best_fit_takes_the_one_with_the_least_room() {
 }
 
 #[test]
+fn of_equal_rooms_best_fit_takes_the_first() {
+    let extents = [0x1000, 0x2000].map(|address| Extent::new(address, 50));
+    let mut arena = Arena::over(extents, Fit::Best).unwrap();
+    assert_eq!(arena.allocate(10, 0).unwrap().address(), 0x1000);
+}
+
+#[test]
+fn a_full_arena_names_the_largest_room_of_all() {
+    for fit in [Fit::First, Fit::Best] {
+        let extents = [(0x1000, 100), (0x2000, 200), (0x3000, 50)];
+        let extents = extents.map(|(address, size)| Extent::new(address, size));
+        let mut arena = Arena::over(extents, fit).unwrap();
+        let error = arena.allocate(201, 0).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::ArenaFull {
+                    size: 201,
+                    largest: 200,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn alignment_is_of_the_address() {
     let mut arena = Arena::over([Extent::new(0x1003, 0x100)], Fit::First).unwrap();
     assert_eq!(arena.allocate(1, 16).unwrap().address(), 0x1010);

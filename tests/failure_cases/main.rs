@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use libtest_mimic::Arguments;
 
 use case::Case;
-use table::Proof::{self, Here, Later, NotHere, Test, Type};
+use table::Proof::{self, Here, NotHere, Test, Type};
 
 /// Number, kind, where it is proved.
 #[rustfmt::skip] // A table.
@@ -86,13 +86,13 @@ const PROVED: &[(u16, &str, &[Proof])] = &[
     (47, "freeing a part of a span", &[Test("tests/reservation/bad_ranges.rs", "through_a_mapping")]),
     // D. Work in flight when memory goes away
     (48, "the wrong device is waited for", &[Here("a fence waits in the context of its own device")]),
-    (49, "unmapped before the stream was done", &[Test("tests/waiting.rs", "a_stream_is_waited_for"), Test("tests/waiting.rs", "close_in_the_background_waits")]),
-    (50, "success although work is outstanding", &[Test("tests/waiting.rs", "a_deadline_gives_up_with_everything_mapped"), Later("elastic: leases")]),
+    (49, "unmapped before the stream was done", &[Test("tests/waiting/fences.rs", "a_stream_is_waited_for"), Test("tests/waiting/closing.rs", "close_in_the_background_waits")]),
+    (50, "success although work is outstanding", &[Test("tests/waiting/fences.rs", "a_deadline_gives_up_with_everything_mapped"), Test("tests/suspend/fences.rs", "a_deadline"), Type("src/suspend/mod.rs", "compile_fail,E0502")]),
     (51, "mapping beside memory in use", &[Here("mapping beside memory that is in use")]),
     (52, "a partial wake copies into what is unmapped", &[Test("tests/suspend/basics.rs", "by_tag_by_key_by_list")]),
     (53, "contents of memory made anew", &[Test("tests/facts/create.rs", "new_memory_is_zero"), Test("tests/suspend/contents.rs", "dropped_reads_as_zero")]),
-    (54, "a graph replayed after its memory was swapped", &[Later("elastic: leases, with a graph")]),
-    (55, "buffers outside the region that is paused", &[Later("elastic: accounts by tag")]),
+    (54, "a graph replayed after its memory was swapped", &[Test("scripts/foreign/torch_train.py", "graph_replays"), NotHere("the crate launches nothing, so that a replay while it sleeps is the caller's")]),
+    (55, "buffers outside the region that is paused", &[Test("tests/suspend/basics.rs", "the_free_bytes_rise_and_fall"), Test("tests/suspend/contents.rs", "several_members")]),
     (57, "a lock held over a driver call", &[Here("every driver call may come back to the crate"), Test("tests/callers_code.rs", "a_replaced_hook_may_leak_what_it_holds")]),
     // E. Access rights and peers
     (58, "new mappings lack what older ones had", &[Here("what is mapped later has the rights of what was mapped before")]),
@@ -165,7 +165,7 @@ const PROVED: &[(u16, &str, &[Proof])] = &[
     (145, "a shim that limits", &[Here("a limit refuses memory although it is free")]),
     (146, "accounts that diverge", &[Here("the books agree with the device")]),
     (147, "success although nothing was freed", &[Here("what was given back is seen to be back"), Test("tests/suspend/basics.rs", "the_free_bytes_rise_and_fall")]),
-    (148, "a leak over cycles of sleep and wake", &[Here("memory comes back while the addresses stay"), Test("tests/suspend/cycles.rs", "cycles"), Later("elastic: cycles with several processes")]),
+    (148, "a leak over cycles of sleep and wake", &[Here("memory comes back while the addresses stay"), Test("tests/suspend/cycles.rs", "cycles"), Test("tests/suspend/cycles.rs", "processes")]),
     (150, "limits of MPS and MIG", &[NotHere("needs a device that is partitioned; no such report is about virtual memory management")]),
 ];
 

@@ -19,8 +19,6 @@ pub enum Proof {
     Test(&'static str, &'static str),
     /// By an example in this file that does not compile.
     Type(&'static str, &'static str),
-    /// Not before the crate has this.
-    Later(&'static str),
     /// Not on such a machine, or not at all.
     NotHere(&'static str),
 }
@@ -55,7 +53,7 @@ fn every_kind() {
         for proof in *proofs {
             match proof {
                 Proof::Here(name) => assert!(names.contains(name), "{number}: no case {name:?}"),
-                Proof::Later(what) | Proof::NotHere(what) => assert!(!what.is_empty(), "{number}"),
+                Proof::NotHere(what) => assert!(!what.is_empty(), "{number}"),
                 Proof::Test(..) | Proof::Type(..) => {}
             }
         }
@@ -67,6 +65,9 @@ fn what_is_named() {
         for proof in *proofs {
             let (file, needle) = match proof {
                 Proof::Test(file @ ".ci/run", step) => (file, format!("\n{step}() {{")),
+                Proof::Test(file, name) if file.ends_with(".py") => {
+                    (file, format!("\ndef {name}("))
+                }
                 Proof::Test(file, name) => match fs::read_to_string(sources().join(file)) {
                     // A row of a table of cases, or a function.
                     Ok(text) if text.contains(&format!("\"{name}\"")) => {
@@ -75,7 +76,7 @@ fn what_is_named() {
                     _ => (file, format!("fn {name}(")),
                 },
                 Proof::Type(file, example) => (file, format!("```{example}\n")),
-                Proof::Here(_) | Proof::Later(_) | Proof::NotHere(_) => continue,
+                Proof::Here(_) | Proof::NotHere(_) => continue,
             };
             let text = fs::read_to_string(sources().join(file));
             let text = text.unwrap_or_else(|error| panic!("{number}: {file}: {error}"));

@@ -1,7 +1,9 @@
 //! Misuse is caught and named.
 
 use cuda_vmm::sim::{Misuse, MisuseKind};
-use cuda_vmm::sys::{CUevent, CUmemAllocationHandleType, CUresult, CUstream, Call, DriverCalls};
+use cuda_vmm::sys::{
+    CUevent, CUmemAllocationHandleType, CUmemLocationType, CUresult, CUstream, Call, DriverCalls,
+};
 
 use crate::rig::*;
 
@@ -104,4 +106,42 @@ fn a_misuse_says_what_was_wrong() {
         misuse.to_string(),
         "cuMemRelease: 0x55 is no handle of this driver"
     );
+}
+
+#[test]
+fn what_a_device_may_not_do_where_the_host_has_rights() {
+    for rig in Rig::both() {
+        let address = rig.reserve(2 * G).unwrap();
+        let mut props = props(1);
+        props.location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA;
+        for at in [address, address + G as u64] {
+            let handle = rig.create_with(G, &props).unwrap();
+            rig.map(at, G, handle).unwrap();
+            rig.release(handle).unwrap();
+        }
+        rig.access(address, 2 * G, 3).unwrap();
+        let across = address + G as u64 - 8;
+        rig.fill(across, 1, 16).unwrap();
+        assert_eq!(rig.0.misuses(), []);
+
+        let mut host = grant(0, 1);
+        host.location = props.location;
+        rig.access_of(address, 2 * G, &[host]).unwrap();
+        let mut seen = [0_u8; 16];
+        let to = seen.as_mut_ptr().cast();
+        let read = |size| check(unsafe { rig.0.cuMemcpyDtoH_v2(to, across, size) });
+        assert_eq!((read(16), read(8)), (Err(INVALID), Ok(())));
+        assert_eq!(rig.fill(address, 1, 1), Err(INVALID));
+        assert_eq!(
+            kinds(&rig),
+            [
+                (Call::cuMemcpyDtoH_v2, MisuseKind::OverHostSeam, across),
+                (Call::cuMemsetD8_v2, MisuseKind::HostReadOnly, address),
+            ]
+        );
+        assert_eq!(
+            rig.0.misuses()[1].to_string(),
+            format!("cuMemsetD8_v2: {address:#x} begins what writes to memory that the host may only read")
+        );
+    }
 }

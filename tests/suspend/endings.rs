@@ -90,6 +90,7 @@ pub fn play(role: &str) {
     match role.strip_suffix(" real").unwrap_or(role) {
         "fork" => play_fork(ground),
         "exit" => play_exit(ground),
+        "cycles" => crate::cycles::play(&ground),
         other => panic!("no part is named {other:?}"),
     }
 }

@@ -4,9 +4,9 @@
 //! not done can be done when the driver is well again. A failure alone that is undone leaves the driver's very state.
 
 use cuda_vmm::sim::{CallRecord, Fault};
-use cuda_vmm::suspend::{Group, Incomplete, MemberId, Resumed, Select, Suspended};
+use cuda_vmm::suspend::{Backup, Group, Incomplete, MemberId, Resumed, Select, Suspended};
 use cuda_vmm::sys::{CUresult, Call};
-use cuda_vmm::{Code, Error};
+use cuda_vmm::{Access, Code, Error};
 
 use crate::ground::Ground;
 use crate::scene::Pair;
@@ -31,6 +31,7 @@ pub const CASES: &[Case] = &[
     ("faults while resuming over several blocks", |_| {
         matrix(LARGE, slept, Op::Resume)
     }),
+    ("rights lent for a copy are taken back", lent_rights),
 ];
 
 /// Granularities: of one block of host memory, and of two.
@@ -252,4 +253,30 @@ fn failed_call(error: &Error) -> Option<(Call, Code)> {
         Error::OutOfMemory { .. } => Some((Call::cuMemCreate, Code::ERROR_OUT_OF_MEMORY)),
         _ => None,
     }
+}
+
+/// Two parts that no device may read are lent a right one after the other, and the second is refused.
+fn lent_rights(ground: &Ground) {
+    let sim = ground.sim.as_ref().unwrap();
+    let g = ground.g;
+    let mut kv = ground.reserve(3);
+    for at in 0..3 {
+        kv.map(at * g, g, &ground.props()).unwrap();
+    }
+    for at in [0, 2] {
+        kv.set_access(at * g, g, ground.device(), Access::None)
+            .unwrap();
+    }
+    let mut group = Group::new(&ground.driver);
+    let key = group.add(kv, "weights", Backup::Host).unwrap();
+    let before = sim.snapshot();
+    let refused = Fault::on(Call::cuMemSetAccess).nth(2);
+    sim.inject(refused.code(CUresult::CUDA_ERROR_NOT_PERMITTED))
+        .unwrap();
+    let error = group.suspend(&key).unwrap_err();
+    assert_eq!(error.error.code(), Some(Code::ERROR_NOT_PERMITTED));
+    assert_eq!(error.left, [key.id()]);
+    assert_eq!(sim.snapshot(), before);
+    group.suspend(&key).unwrap();
+    group.close().unwrap();
 }

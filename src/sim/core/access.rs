@@ -31,6 +31,13 @@ impl Granted {
         rights.max().unwrap_or(Rights::None)
     }
 
+    /// The strongest right that the host has, by whichever name.
+    pub(super) fn of_host(&self) -> Rights {
+        let host = self.0.iter().filter(|(place, _)| place.is_host());
+        let rights = host.map(|(_, rights)| *rights);
+        rights.max().unwrap_or(Rights::None)
+    }
+
     /// Those that have any access, in order.
     pub(super) fn list(&self) -> Vec<(Place, Rights)> {
         let mut list = self.0.clone();

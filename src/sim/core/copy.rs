@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::sys::Call;
 
+use super::super::misuse::MisuseKind;
 use super::super::place::{Place, Rights};
 use super::abi::{Raw, Token};
 use super::store::{End, Segment};
@@ -32,13 +33,21 @@ enum Task {
 impl Work {
     /// The device addresses it touches.
     pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
-        let (first, second, size) = match *self {
-            Work::Upload { to, size, .. } | Work::Fill { to, size, .. } => (to, None, size),
-            Work::Download { from, size, .. } => (from, None, size),
-            Work::Copy { to, from, size } => (to, Some(from), size),
+        self.ends().map(|(range, _)| range)
+    }
+
+    /// The device addresses it touches, and what it needs to do there.
+    fn ends(&self) -> impl Iterator<Item = (Range<u64>, Rights)> {
+        let (to, from) = match *self {
+            Work::Upload { to, .. } | Work::Fill { to, .. } => (Some(to), None),
+            Work::Download { from, .. } => (None, Some(from)),
+            Work::Copy { to, from, .. } => (Some(to), Some(from)),
         };
-        let range = move |start: u64| start..start.saturating_add(size);
-        std::iter::once(first).chain(second).map(range)
+        let size = self.size();
+        let end = move |start: u64, needed| (start..start.saturating_add(size), needed);
+        let target = to.map(|to| end(to, Rights::ReadWrite));
+        let source = from.map(|from| end(from, Rights::Read));
+        target.into_iter().chain(source)
     }
 
     fn size(&self) -> u64 {
@@ -54,22 +63,22 @@ impl Work {
 impl State {
     pub(super) fn cuMemcpyHtoD_v2(&mut self, to: u64, from: Raw, size: usize) -> Answer {
         let size = size as u64;
-        self.at_once(Work::Upload { to, from, size })
+        self.at_once(Call::cuMemcpyHtoD_v2, Work::Upload { to, from, size })
     }
 
     pub(super) fn cuMemcpyDtoH_v2(&mut self, to: Raw, from: u64, size: usize) -> Answer {
         let size = size as u64;
-        self.at_once(Work::Download { to, from, size })
+        self.at_once(Call::cuMemcpyDtoH_v2, Work::Download { to, from, size })
     }
 
     pub(super) fn cuMemcpyDtoD_v2(&mut self, to: u64, from: u64, size: usize) -> Answer {
         let size = size as u64;
-        self.at_once(Work::Copy { to, from, size })
+        self.at_once(Call::cuMemcpyDtoD_v2, Work::Copy { to, from, size })
     }
 
     pub(super) fn cuMemsetD8_v2(&mut self, to: u64, value: u8, size: usize) -> Answer {
         let size = size as u64;
-        self.at_once(Work::Fill { to, value, size })
+        self.at_once(Call::cuMemsetD8_v2, Work::Fill { to, value, size })
     }
 
     pub(super) fn cuMemcpyHtoDAsync_v2(
@@ -120,8 +129,10 @@ impl State {
         self.in_order(Call::cuMemsetD8Async, stream, work)
     }
 
-    fn at_once(&mut self, work: Work) -> Answer {
+    fn at_once(&mut self, call: Call, work: Work) -> Answer {
         let device = self.working_device()?;
+        self.prepare(device, work)?;
+        self.survives(call, work)?;
         self.execute(device, work)
     }
 
@@ -131,8 +142,9 @@ impl State {
         let stream = self.resolve_stream(call, stream, current)?;
         let device = self.stream_device(stream)?;
         self.healthy(device)?;
+        self.prepare(device, work)?;
+        self.survives(call, work)?;
         if self.defers(stream) {
-            self.prepare(device, work)?;
             self.enqueue(stream, work);
             return Ok(());
         }
@@ -147,6 +159,35 @@ impl State {
             Task::Nothing => {}
         }
         Ok(())
+    }
+
+    /// Refuses what a real driver does not refuse, but dies of.
+    fn survives(&mut self, call: Call, work: Work) -> Answer {
+        for (range, needed) in work.ends() {
+            let start = range.start;
+            if let Some(kind) = self.deadly(range, needed) {
+                self.misuse(call, kind, start);
+                return invalid();
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a real driver would not live to answer. Where the host has rights it works through the host's own mapping,
+    /// as the host.
+    fn deadly(&self, range: Range<u64>, needed: Rights) -> Option<MisuseKind> {
+        let (mut from, mut mappings, mut by_host) = (range.start, 0, false);
+        while from < range.end {
+            let (base, mapping) = self.mapping_at(from)?;
+            let rights = mapping.rights.of_host();
+            if rights == Rights::Read && needed > rights {
+                return Some(MisuseKind::HostReadOnly);
+            }
+            by_host |= rights > Rights::None;
+            mappings += 1;
+            from = base + mapping.size;
+        }
+        (by_host && mappings > 1).then_some(MisuseKind::OverHostSeam)
     }
 
     /// Checks all that can be wrong with a piece of work.
