@@ -22,15 +22,6 @@ impl Group {
     /// that was named), [`Error::Quarantined`], [`Error::Held`], [`Error::Irreplaceable`], [`Error::ForeignDriver`] (of
     /// a member that was swapped since it was added). [`Error::NoHostMemory`], or a driver failure: then `done` and `left`
     /// say which members sleep.
-    ///
-    /// [`Error::NoSuchMember`]: crate::Error::NoSuchMember
-    /// [`Error::NoSuchTag`]: crate::Error::NoSuchTag
-    /// [`Error::AlreadySuspended`]: crate::Error::AlreadySuspended
-    /// [`Error::Quarantined`]: crate::Error::Quarantined
-    /// [`Error::Held`]: crate::Error::Held
-    /// [`Error::Irreplaceable`]: crate::Error::Irreplaceable
-    /// [`Error::ForeignDriver`]: crate::Error::ForeignDriver
-    /// [`Error::NoHostMemory`]: crate::Error::NoHostMemory
     #[doc(alias = "cuMemUnmap")]
     #[doc(alias = "cuMemRelease")]
     pub fn suspend<'s>(
@@ -45,8 +36,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// As `suspend`, whose checks come before the wait; [`Error::DeadlinePassed`](crate::Error::DeadlinePassed),
-    /// [`Error::WaitFailed`](crate::Error::WaitFailed) or a driver failure of the wait itself: then nothing was done.
+    /// As `suspend`, whose checks come before the wait; [`Error::DeadlinePassed`], [`Error::WaitFailed`] or a driver
+    /// failure of the wait itself: then nothing was done.
     #[doc(alias = "cuMemUnmap")]
     pub fn suspend_after<'s>(
         &mut self,
