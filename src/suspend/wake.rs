@@ -2,12 +2,12 @@
 
 use super::host::HostCopy;
 use super::lane::Lanes;
-use super::member::Select;
+use super::member::{MemberId, Select};
 use super::report::{Incomplete, Resumed};
 use super::{Group, Slot, State};
 use crate::access::Access;
 use crate::error::{Error, Result};
-use crate::reservation::Waking;
+use crate::reservation::{Reservation, Waking};
 
 impl Group {
     /// Puts memory back where members had it, with the same rights, and contents that were kept.
@@ -34,42 +34,14 @@ impl Group {
         let (numbers, already) = self
             .chosen(which.into(), false)
             .map_err(|error| Incomplete::before(error, Vec::new()))?;
-        let driver = self.driver.clone();
-        let mut lanes = Lanes::new(&driver);
-        let mut failure = None;
-        let mut filled = Vec::new();
-        let mut woken = Vec::new();
-        for number in &numbers {
-            let Some(slot) = self.slots.get_mut(number) else {
-                continue;
-            };
-            match slot.put_back(self.pool.piece, &mut lanes) {
-                Ok(true) => filled.push(*number),
-                Ok(false) => woken.push(*number),
-                Err(error) => {
-                    failure = Some((*number, error));
-                    break;
-                }
-            }
-        }
-        // From here on nothing is copied any more, so that memory can be taken away again.
-        let settled = lanes.end();
-        let mut not_woken: Vec<u64> = failure.iter().map(|(number, _)| *number).collect();
-        let mut failure = failure.map(|(_, error)| error);
-        if let Err(error) = settled {
-            // Which copies failed is not known: none of them counts.
-            failure = Some(together(failure, error));
-            not_woken.extend(filled.drain(..).rev());
-        }
-        if let Some(error) = failure.take() {
-            let undo = not_woken.iter().flat_map(|number| self.lay_down(*number));
-            failure = Some(error.with_undo(undo.collect()));
-        }
+        let Progress {
+            mut woken,
+            filled,
+            mut failure,
+        } = self.put_back(&numbers);
         for number in filled {
-            match self
-                .member(number)
-                .map_or(Ok(()), |one| one.grant_after_copies())
-            {
+            let member = self.member(number);
+            match member.map_or(Ok(()), Reservation::grant_after_copies) {
                 Ok(()) => woken.push(number),
                 Err(error) => {
                     let error = error.with_undo(self.lay_down(number));
@@ -78,29 +50,65 @@ impl Group {
             }
         }
         woken.sort_unstable();
+        let done = self.note_awake(&woken, already);
+        match failure {
+            None => Ok(done),
+            Some(error) => {
+                let left = numbers.iter().filter(|number| !woken.contains(number));
+                let left = self.ids(&left.copied().collect::<Vec<u64>>());
+                Err(Box::new(Incomplete { error, done, left }))
+            }
+        }
+    }
+
+    /// Puts memory back, member by member, until one fails, and waits for all copies. What failed is taken out again.
+    fn put_back(&mut self, numbers: &[u64]) -> Progress {
+        let driver = self.driver.clone();
+        let mut lanes = Lanes::new(&driver);
+        let mut progress = Progress::default();
+        let mut not_woken = Vec::new();
+        for number in numbers {
+            let Some(slot) = self.slots.get_mut(number) else {
+                continue;
+            };
+            match slot.put_back(self.pool.piece, &mut lanes) {
+                Ok(true) => progress.filled.push(*number),
+                Ok(false) => progress.woken.push(*number),
+                Err(error) => {
+                    not_woken.push(*number);
+                    progress.failure = Some(error);
+                    break;
+                }
+            }
+        }
+        // From here on nothing is copied any more, so that memory can be taken away again.
+        if let Err(error) = lanes.end() {
+            // Which copies failed is not known: none of them counts.
+            progress.failure = Some(together(progress.failure, error));
+            not_woken.extend(progress.filled.drain(..).rev());
+        }
+        if let Some(error) = progress.failure.take() {
+            let undo = not_woken.iter().flat_map(|number| self.lay_down(*number));
+            progress.failure = Some(error.with_undo(undo.collect()));
+        }
+        progress
+    }
+
+    /// Members that are awake again, whose host memory is no longer needed.
+    fn note_awake(&mut self, woken: &[u64], already: Vec<MemberId>) -> Resumed {
         let mut done = Resumed {
             already,
-            members: self.ids(&woken),
+            members: self.ids(woken),
             ..Resumed::default()
         };
-        for number in &woken {
-            done.created += self.member(*number).map_or(0, |one| one.own_bytes());
+        for number in woken {
+            done.created += self.member(*number).map_or(0, Reservation::own_bytes);
             if let Some(State::Asleep(Some(copy))) = self.set_state(*number, State::Awake) {
                 done.copied += copy.size;
                 self.pool.done_with(copy.blocks);
             }
         }
-        match failure {
-            None => Ok(done),
-            Some(error) => {
-                let left: Vec<u64> = numbers
-                    .into_iter()
-                    .filter(|number| !woken.contains(number))
-                    .collect();
-                let left = self.ids(&left);
-                Err(Box::new(Incomplete { error, done, left }))
-            }
-        }
+        done
     }
 
     /// Takes out again what was put back of a member.
@@ -108,6 +116,16 @@ impl Group {
         self.member_mut(number)
             .map_or_else(Vec::new, |one| one.lay_down())
     }
+}
+
+/// How far a resume has come.
+#[derive(Default)]
+struct Progress {
+    /// Members that are whole again.
+    woken: Vec<u64>,
+    /// Members whose contents are back, and whose rights may still be those of the copies.
+    filled: Vec<u64>,
+    failure: Option<Error>,
 }
 
 /// The first failure, with a later one attached.
