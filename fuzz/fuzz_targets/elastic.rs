@@ -1,17 +1,26 @@
 //! An elastic range against a model that lists granules, blocks and cached blocks one by one: which blocks a commit
-//! makes, which ones a decommit takes and what it keeps, what the cache holds, and that what failed changed nothing.
+//! makes, which ones a decommit takes and what it keeps, what the cache holds, what the bytes are, and that what failed
+//! changed nothing.
 #![no_main]
+
+#[path = "elastic/model.rs"]
+mod model;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use cuda_vmm::sim::{Fault, SimDevice, Simulation};
 use cuda_vmm::sys::CUresult;
-use cuda_vmm::{AllocationProps, Decommitted, Device, Driver, ElasticRange, Error, Fence, Resized};
+use cuda_vmm::{
+    Access, AllocationProps, Contents, Decommitted, Device, Driver, ElasticRange, Error, Fence,
+    Resized,
+};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
+use model::Model;
 
-const G: usize = 2 << 20;
+/// Ranges of no more granules than this have their bytes looked at.
+const FEW: usize = 96;
 
 #[derive(Debug, Arbitrary)]
 struct Setting {
@@ -22,6 +31,9 @@ struct Setting {
     /// In granules.
     cache: u8,
     memory: u16,
+    /// Of 2 MiB, or of 64 KiB.
+    large_granules: bool,
+    contents: u8,
 }
 
 #[derive(Debug, Arbitrary)]
@@ -40,179 +52,17 @@ struct Step {
     fault: Option<(u8, bool)>,
 }
 
-/// All in granules.
-#[derive(Debug, Clone, PartialEq)]
-struct Model {
-    committed: Vec<bool>,
-    /// Start to length.
-    blocks: BTreeMap<usize, usize>,
-    /// Lengths, the oldest first.
-    cache: Vec<usize>,
-    bound: usize,
-    least: usize,
-    greatest: usize,
-}
-
-/// What a commit does: granules, blocks, their granules, those from the cache.
-type Made = (usize, usize, usize, usize);
-
-impl Model {
-    fn block_at(&self, granule: usize) -> Option<Range<usize>> {
-        let (start, len) = self.blocks.range(..=granule).next_back()?;
-        Some(*start..start + len).filter(|block| block.contains(&granule))
-    }
-
-    /// Halves a window until what is left of it is all free or all taken: from the largest blocks down.
-    fn divide(
-        &self,
-        window: Range<usize>,
-        wanted: &dyn Fn(usize) -> bool,
-        out: &mut Vec<Range<usize>>,
-    ) {
-        if window.clone().all(wanted) {
-            out.push(window);
-        } else if window.len() > self.least && window.clone().any(wanted) {
-            let middle = window.start + window.len() / 2;
-            self.divide(window.start..middle, wanted, out);
-            self.divide(middle..window.end, wanted, out);
-        }
-    }
-
-    /// The blocks over all the slots for which this holds.
-    fn blocks_for(&self, wanted: &dyn Fn(usize) -> bool) -> Vec<Range<usize>> {
-        let mut out = Vec::new();
-        let mut start = 0;
-        while start < self.committed.len() {
-            self.divide(start..start + self.greatest, wanted, &mut out);
-            start += self.greatest;
-        }
-        out
-    }
-
-    fn slot_of(&self, granule: usize) -> Range<usize> {
-        let start = granule / self.least * self.least;
-        start..start + self.least
-    }
-
-    fn touches(&self, slot: &Range<usize>, asked: &Range<usize>) -> bool {
-        slot.start < asked.end && asked.start < slot.end
-    }
-
-    fn commit(&mut self, asked: Range<usize>) -> Made {
-        let before = self.count();
-        let (mut blocks, mut mapped, mut from_cache) = (0, 0, 0);
-        if !asked.clone().all(|granule| self.committed[granule]) {
-            let free = |granule: usize| {
-                granule < self.committed.len()
-                    && self.touches(&self.slot_of(granule), &asked)
-                    && self.block_at(granule).is_none()
-            };
-            for block in self.blocks_for(&free) {
-                blocks += 1;
-                mapped += block.len();
-                if let Some(at) = self.cache.iter().rposition(|kept| *kept == block.len()) {
-                    from_cache += self.cache.remove(at);
-                }
-                self.blocks.insert(block.start, block.len());
-            }
-        }
-        self.committed[asked].fill(true);
-        (self.count() - before, blocks, mapped, from_cache)
-    }
-
-    /// Blocks that lose something, and whether anything of each survives.
-    fn hit(&self, asked: &Range<usize>) -> Vec<(Range<usize>, bool)> {
-        let blocks = self.blocks.iter().map(|(start, len)| *start..start + len);
-        let hit = blocks.filter(|block| self.touches(block, asked));
-        hit.map(|block| {
-            let survives = block
-                .clone()
-                .any(|one| self.committed[one] && !asked.contains(&one));
-            (block, survives)
-        })
-        .collect()
-    }
-
-    /// What is released, cached and kept.
-    fn decommit(&mut self, asked: Range<usize>, split: bool) -> (usize, usize, Vec<Range<usize>>) {
-        let (mut released, mut newly, mut kept) = (0, Vec::new(), Vec::new());
-        for (block, survives) in self.hit(&asked) {
-            if !survives {
-                self.blocks.remove(&block.start);
-                if newly.iter().sum::<usize>() + block.len() <= self.bound {
-                    newly.push(block.len());
-                } else {
-                    released += block.len();
-                }
-                continue;
-            }
-            let survivor =
-                |one: usize| block.contains(&one) && self.committed[one] && !asked.contains(&one);
-            let slots: Vec<usize> = block
-                .clone()
-                .filter(|one| self.slot_of(*one).any(survivor))
-                .collect();
-            if split && slots.len() < block.len() {
-                released += block.len() - slots.len();
-                let pieces = self.blocks_for(&|one| slots.contains(&one));
-                self.blocks.remove(&block.start);
-                self.blocks
-                    .extend(pieces.into_iter().map(|piece| (piece.start, piece.len())));
-            }
-        }
-        for (block, _) in self.hit(&asked) {
-            kept.push(block.start.max(asked.start)..block.end.min(asked.end));
-        }
-        let cached = newly.iter().sum();
-        self.shrink(self.bound - cached);
-        self.cache.extend(newly);
-        self.committed[asked].fill(false);
-        (released, cached, kept)
-    }
-
-    fn shrink(&mut self, to: usize) {
-        while self.cached() > to {
-            self.cache.remove(0);
-        }
-    }
-
-    fn count(&self) -> usize {
-        self.committed.iter().filter(|one| **one).count()
-    }
-
-    fn len(&self) -> usize {
-        self.committed
-            .iter()
-            .rposition(|one| *one)
-            .map_or(0, |last| last + 1)
-    }
-
-    fn retained(&self) -> usize {
-        self.blocks.values().sum()
-    }
-
-    fn cached(&self) -> usize {
-        self.cache.iter().sum()
-    }
-
-    fn runs(&self) -> Vec<Range<usize>> {
-        let mut runs: Vec<Range<usize>> = Vec::new();
-        for (at, _) in self.committed.iter().enumerate().filter(|(_, one)| **one) {
-            match runs.last_mut().filter(|run| run.end == at) {
-                Some(run) => run.end += 1,
-                None => runs.push(at..at + 1),
-            }
-        }
-        runs
-    }
-}
-
 /// The range, its model, and what surrounds them.
 struct World {
     sim: Simulation,
     device: Device,
     kv: ElasticRange,
     model: Model,
+    /// What fills each granule that is committed, where that is looked at.
+    bytes: Vec<Option<u8>>,
+    stamp: u8,
+    /// Bytes of a granule.
+    g: usize,
     memory: usize,
     /// Whether a call of the step in play was made to fail, or will be.
     faulty: bool,
@@ -224,25 +74,25 @@ struct World {
 
 impl World {
     fn agree(&self) {
-        let (kv, model) = (&self.kv, &self.model);
+        let (kv, model, g) = (&self.kv, &self.model, self.g);
         assert!(kv
             .runs()
-            .map(|run| run.start / G..run.end / G)
+            .map(|run| run.start / g..run.end / g)
             .eq(model.runs()));
         let blocks = kv.reservation().mappings();
-        let blocks = blocks.map(|block| (block.offset() / G, block.size() / G));
+        let blocks = blocks.map(|block| (block.offset() / g, block.size() / g));
         assert!(
             blocks.eq(model.blocks.clone()),
             "{}\n{model:?}",
             kv.reservation()
         );
-        assert_eq!(kv.committed_bytes(), model.count() * G);
-        assert_eq!(kv.retained_bytes(), model.retained() * G);
-        assert_eq!(kv.cached_bytes(), model.cached() * G);
-        assert_eq!(kv.len(), model.len() * G);
+        assert_eq!(kv.committed_bytes(), model.count() * g);
+        assert_eq!(kv.retained_bytes(), model.retained() * g);
+        assert_eq!(kv.cached_bytes(), model.cached() * g);
+        assert_eq!(kv.len(), model.len() * g);
         assert_eq!(kv.is_empty(), model.count() == 0);
         let free = self.device.free_memory().unwrap();
-        let expected = (self.memory + 1 - model.retained() - model.cached()) * G;
+        let expected = (self.memory + 1 - model.retained() - model.cached()) * g;
         assert!(
             free == expected || self.stuck && free < expected,
             "{free}, not {expected}"
@@ -259,7 +109,7 @@ impl World {
             return;
         }
         self.model = before;
-        assert!(self.kv.cached_bytes() <= self.model.cached() * G);
+        assert!(self.kv.cached_bytes() <= self.model.cached() * self.g);
         self.kv.trim(0).unwrap();
         self.model.cache.clear();
     }
@@ -273,11 +123,14 @@ impl World {
     ) {
         let (released, cached, kept) = expected;
         let committed = before.committed[asked].iter().filter(|one| **one).count();
-        assert_eq!(done.bytes, committed * G);
-        assert_eq!((done.released, done.cached), (released * G, cached * G));
+        assert_eq!(done.bytes, committed * self.g);
+        assert_eq!(
+            (done.released, done.cached),
+            (released * self.g, cached * self.g)
+        );
         assert!(done
             .kept()
-            .map(|part| part.start / G..part.end / G)
+            .map(|part| part.start / self.g..part.end / self.g)
             .eq(kept));
     }
 
@@ -306,8 +159,8 @@ impl World {
             Op::Trim(to) => {
                 let had = self.model.cached();
                 self.model.shrink(to as usize);
-                match self.kv.trim(to as usize * G) {
-                    Ok(bytes) => assert_eq!(bytes, (had - self.model.cached()) * G),
+                match self.kv.trim(to as usize * self.g) {
+                    Ok(bytes) => assert_eq!(bytes, (had - self.model.cached()) * self.g),
                     Err(error) => self.failed(before, &error),
                 }
             }
@@ -315,19 +168,47 @@ impl World {
         self.sim.clear_faults();
         if self.undone {
             self.agree();
+            self.look();
+        }
+    }
+
+    /// What is committed holds what was written there, or the zeroes that were promised, at both ends of each granule.
+    /// What is new is then filled, each granule with another byte.
+    fn look(&mut self) {
+        if self.bytes.len() > FEW {
+            return;
+        }
+        let zeroed = self.kv.contents() != Contents::Unspecified;
+        for granule in 0..self.bytes.len() {
+            if !self.model.committed[granule] {
+                self.bytes[granule] = None;
+                continue;
+            }
+            let offset = granule * self.g;
+            for at in [offset, offset + self.g - 1] {
+                let mut byte = [0];
+                self.kv.read(at, &mut byte).unwrap();
+                let expected = self.bytes[granule].or(zeroed.then_some(0));
+                assert_eq!(byte[0], expected.unwrap_or(byte[0]), "granule {granule}");
+            }
+            if self.bytes[granule].is_none() {
+                self.stamp = self.stamp % 255 + 1;
+                self.kv.fill(offset, self.g, self.stamp).unwrap();
+                self.bytes[granule] = Some(self.stamp);
+            }
         }
     }
 
     fn commit(&mut self, before: Model, asked: Range<usize>) {
         let (bytes, blocks, mapped, from_cache) = self.model.commit(asked.clone());
-        let done = self.kv.commit(asked.start * G, asked.len() * G);
+        let done = self.kv.commit(asked.start * self.g, asked.len() * self.g);
         let fits = before.retained() + before.cached() + mapped - from_cache <= self.memory;
         let fits_without_cache = self.model.retained() <= self.memory;
         match done {
             Ok(done) => {
                 assert_eq!(
                     (done.bytes, done.blocks, done.mapped),
-                    (bytes * G, blocks, mapped * G)
+                    (bytes * self.g, blocks, mapped * self.g)
                 );
                 // Out of memory, or said to be: the cache is empty then, and all blocks were made anew.
                 let anew =
@@ -337,7 +218,7 @@ impl World {
                     self.model.cache.clear();
                 } else {
                     assert!(fits);
-                    assert_eq!(done.from_cache, from_cache * G);
+                    assert_eq!(done.from_cache, from_cache * self.g);
                 }
             }
             Err(error) => {
@@ -353,7 +234,7 @@ impl World {
 
     fn decommit(&mut self, before: Model, asked: Range<usize>, split: bool) {
         let expected = self.model.decommit(asked.clone(), split);
-        let (offset, bytes) = (asked.start * G, asked.len() * G);
+        let (offset, bytes) = (asked.start * self.g, asked.len() * self.g);
         let done = match split {
             true => {
                 self.kv
@@ -371,7 +252,7 @@ impl World {
             Err(error) => self.failed(before, &error),
         }
         // A split that ran short has emptied the cache of what was there before.
-        if split && self.undone && self.kv.cached_bytes() < self.model.cached() * G {
+        if split && self.undone && self.kv.cached_bytes() < self.model.cached() * self.g {
             self.kv.trim(0).unwrap();
             self.model.cache.clear();
         }
@@ -383,15 +264,15 @@ impl World {
             return self.commit(before, from..to);
         }
         if to == from {
-            assert_eq!(self.kv.resize(to * G).unwrap(), Resized::Unchanged);
+            assert_eq!(self.kv.resize(to * self.g).unwrap(), Resized::Unchanged);
             return;
         }
-        let done = self.kv.resize(to * G);
+        let done = self.kv.resize(to * self.g);
         if to > 0 && !before.committed[to - 1] {
             let Err(Error::NotCommitted { gap, .. }) = done else {
                 panic!("a hole ends at {to}: {done:?}");
             };
-            assert_eq!(gap.end, to * G);
+            assert_eq!(gap.end, to * self.g);
             return;
         }
         let expected = self.model.decommit(to..from, false);
@@ -408,9 +289,21 @@ fuzz_target!(|program: (Setting, Vec<Step>)| {
     let least = 1 << (setting.least % 5);
     let greatest = least << (setting.more % 5);
     let size = least * (1 + setting.slots as usize % 96);
+    let g = if setting.large_granules {
+        2 << 20
+    } else {
+        1 << 16
+    };
+    let contents = [
+        Contents::Unspecified,
+        Contents::Zeroed,
+        Contents::ZeroedUnlessFresh,
+    ];
     let memory = 1 + setting.memory as usize % (2 * size);
     // Of a device's memory the last byte cannot be had.
-    let device = SimDevice::new().memory(((memory + 1) * G) as u64);
+    let device = SimDevice::new()
+        .granularity(g, g)
+        .memory(((memory + 1) * g) as u64);
     let sim = Simulation::builder()
         .device(device)
         .ledger_only()
@@ -419,10 +312,11 @@ fuzz_target!(|program: (Setting, Vec<Step>)| {
     let driver = Driver::simulated(&sim).unwrap();
     let device = driver.device(0).unwrap();
     let bound = (setting.cache as usize).min(memory);
-    let kv = ElasticRange::builder(size * G, &AllocationProps::on(&device))
-        .access(&device, cuda_vmm::Access::ReadWrite)
-        .blocks(least * G..=greatest * G)
-        .cache(bound * G)
+    let kv = ElasticRange::builder(size * g, &AllocationProps::on(&device))
+        .access(&device, Access::ReadWrite)
+        .blocks(least * g..=greatest * g)
+        .cache(bound * g)
+        .contents(contents[setting.contents as usize % 3])
         .reserve()
         .unwrap();
     let model = Model {
@@ -438,6 +332,9 @@ fuzz_target!(|program: (Setting, Vec<Step>)| {
         device,
         kv,
         model,
+        bytes: vec![None; size],
+        stamp: 0,
+        g,
         memory,
         faulty: false,
         stuck: false,
@@ -452,4 +349,5 @@ fuzz_target!(|program: (Setting, Vec<Step>)| {
     }
     world.kv.close().unwrap();
     assert!(world.sim.snapshot().holds_no_memory());
+    assert_eq!(world.sim.misuses(), []);
 });
