@@ -158,8 +158,9 @@ impl World {
             Op::Resize(len) => self.resize(before, len as usize % (size + 1)),
             Op::Trim(to) => {
                 let had = self.model.cached();
-                self.model.shrink(to as usize);
-                match self.kv.trim(to as usize * self.g) {
+                let to = to as usize % (had + 2);
+                self.model.shrink(to);
+                match self.kv.trim(to * self.g) {
                     Ok(bytes) => assert_eq!(bytes, (had - self.model.cached()) * self.g),
                     Err(error) => self.failed(before, &error),
                 }
