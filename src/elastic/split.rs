@@ -10,7 +10,7 @@ use super::decommit::Plan;
 use super::{Decommitted, ElasticRange};
 use crate::access::Access;
 use crate::allocation::Allocation;
-use crate::error::{Error, NotUndone, Result};
+use crate::error::{Error, Result};
 use crate::fence::Fence;
 use crate::handle::Handle;
 use crate::location::Location;
@@ -106,13 +106,7 @@ impl ElasticRange {
             late.extend(handle.and_then(|handle| self.reservation.dispose(handle).err()));
         }
         done.kept = self.still_mapped(&asked);
-        match late.is_empty() {
-            true => Ok(done),
-            false => Err(Error::NotUndone(Box::new(NotUndone {
-                error: late.remove(0),
-                undo: late,
-            }))),
-        }
+        Error::left_over(late).map(|()| done)
     }
 
     /// The blocks that are worth splitting, if they can be.

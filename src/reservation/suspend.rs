@@ -55,21 +55,20 @@ impl Reservation {
     /// Whether the memory can be taken out at all, as the member with this tag. No driver call is made.
     pub(crate) fn can_be_taken_down(&self, tag: &str) -> Result<()> {
         for mapping in self.mappings() {
-            let mapping_range = mapping.range();
             if mapping.is_quarantined() {
                 return Err(Error::Quarantined {
-                    mapping: mapping_range,
+                    mapping: mapping.range(),
                 });
             }
             if mapping.is_held() {
                 return Err(Error::Held {
                     tag: tag.into(),
-                    mapping: mapping_range,
+                    mapping: mapping.range(),
                 });
             }
             if mapping.is_irreplaceable() {
                 return Err(Error::Irreplaceable {
-                    mapping: mapping_range,
+                    mapping: mapping.range(),
                 });
             }
         }
@@ -112,9 +111,7 @@ impl Reservation {
         for handle in std::mem::take(&mut self.stuck) {
             left.extend(self.release(handle).err());
         }
-        if !left.is_empty() {
-            return Err(left.remove(0).with_undo(left));
-        }
+        Error::first_of(left)?;
         let mut next = self.table.first_from(0);
         while let Some(Span { start, .. }) = next {
             let (mut bytes, mut end) = (0, start);

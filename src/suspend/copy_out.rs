@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::host::{Block, HostCopy, Piece};
-use super::lane::{all, Lane};
+use super::lane::Lane;
 use super::touching::{touching, Touching};
 use super::Group;
 use crate::access::Access;
@@ -111,10 +111,8 @@ impl Group {
         let lane = Lane::open(calls)?;
         let copied = self.enqueue_all(calls, device, work, touched, &lane);
         let ended = lane.end();
-        match (copied, ended) {
-            (Ok(()), ended) => ended,
-            (Err(error), ended) => all([error].into_iter().chain(ended.err()).collect()),
-        }
+        let failures = copied.err().into_iter().chain(ended.err());
+        Error::first_of(failures.collect())
     }
 
     fn enqueue_all(

@@ -300,7 +300,7 @@ impl Group {
     #[doc(alias = "cuMemHostUnregister")]
     pub fn trim(&mut self) -> Result<usize> {
         let (bytes, failures) = self.pool.trim();
-        lane::all(failures).map(|()| bytes)
+        Error::first_of(failures).map(|()| bytes)
     }
 
     fn id_of(&self, number: u64) -> MemberId {
