@@ -340,12 +340,6 @@ impl Group {
             .get_mut(&number)
             .map(|slot| slot.member.reservation_mut())
     }
-
-    /// Puts a member into a state, and gives the one it was in.
-    fn set_state(&mut self, number: u64, state: State) -> Option<State> {
-        let slot = self.slots.get_mut(&number)?;
-        Some(std::mem::replace(&mut slot.state, state))
-    }
 }
 
 impl Slot {
