@@ -5,7 +5,8 @@ use std::sync::Mutex;
 
 use cuda_vmm::sim::Fault;
 
-use crate::scene::{Scene, Which};
+use crate::scene::Scene;
+use crate::support::which::Which;
 use crate::Case;
 
 pub const CASES: &[Case] = &[

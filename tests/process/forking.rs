@@ -11,7 +11,8 @@ use cuda_vmm::{
     Access, Allocation, AllocationProps, Closing, Driver, Error, Fence, Location, Reservation,
 };
 
-use crate::scene::{Scene, Which, FILLED};
+use crate::scene::{Scene, FILLED};
+use crate::support::which::Which;
 use crate::Case;
 
 pub const CASES: &[Case] = &[

@@ -17,7 +17,7 @@ use std::process::{ExitCode, Output};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use scene::Which;
+use support::which::Which;
 
 /// One case: a part to be played, and what its process must have come to.
 struct Case {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use cuda_vmm::sim::Fault;
 use cuda_vmm::{reset_leak_hook, set_leak_hook, Leak};
 
-use crate::scene::{Scene, Which};
+use crate::scene::Scene;
+use crate::support::which::Which;
 use crate::Case;
 
 pub const CASES: &[Case] = &[
