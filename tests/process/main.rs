@@ -24,8 +24,19 @@ struct Case {
     name: &'static str,
     /// Played in a process of its own, on its only thread.
     part: fn(Which),
-    /// What the process must have written: nothing, unless the case says otherwise.
+    /// Whether that is what the process must have written.
     wrote: fn(&Wrote) -> bool,
+}
+
+impl Case {
+    /// One whose process must have written nothing.
+    const fn silent(name: &'static str, part: fn(Which)) -> Case {
+        Case {
+            name,
+            part,
+            wrote: |wrote| wrote.only(""),
+        }
+    }
 }
 
 /// What a process that ended with 0 wrote.
