@@ -110,17 +110,11 @@ fn many_blocks(_: &Machine) {
 }
 
 fn not_asked(machine: &Machine) {
-    let g = machine.g;
+    let (sim, g) = (machine.sim(), machine.g);
     let mut range = machine.builder(4).reserve().unwrap();
     let out = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
-    machine
-        .sim()
-        .inject(Fault::on(Call::cuMemCreate).code(out))
-        .unwrap();
-    machine
-        .sim()
-        .inject(Fault::on(Call::cuMemGetInfo_v2))
-        .unwrap();
+    sim.inject(Fault::on(Call::cuMemCreate).code(out)).unwrap();
+    sim.inject(Fault::on(Call::cuMemGetInfo_v2)).unwrap();
     says(
         &range.commit(0, g).unwrap_err(),
         &Error::CommitOutOfMemory {
@@ -135,7 +129,7 @@ fn not_asked(machine: &Machine) {
 }
 
 fn stuck_cache(machine: &Machine) {
-    let g = machine.g;
+    let (sim, g) = (machine.sim(), machine.g);
     let mut range = machine
         .builder(8)
         .blocks(g..=2 * g)
@@ -145,14 +139,8 @@ fn stuck_cache(machine: &Machine) {
     range.commit(0, 4 * g).unwrap();
     range.decommit(0, 4 * g).unwrap();
     let out = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
-    machine
-        .sim()
-        .inject(Fault::on(Call::cuMemCreate).code(out))
-        .unwrap();
-    machine
-        .sim()
-        .inject(Fault::on(Call::cuMemRelease).nth(2))
-        .unwrap();
+    sim.inject(Fault::on(Call::cuMemCreate).code(out)).unwrap();
+    sim.inject(Fault::on(Call::cuMemRelease).nth(2)).unwrap();
     let error = range.commit(0, g).unwrap_err();
     let (asked, _, cached) = ran_out(error.first());
     assert_eq!((asked, cached), (g, 2 * g));
