@@ -119,7 +119,7 @@ impl Group {
     /// Takes out again what was put back of a member.
     fn lay_down(&mut self, number: u64) -> Vec<Error> {
         self.member_mut(number)
-            .map_or_else(Vec::new, |one| one.lay_down())
+            .map_or_else(Vec::new, Reservation::lay_down)
     }
 }
 
