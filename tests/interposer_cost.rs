@@ -2,32 +2,13 @@
 //!
 //! A program of its own, because the allocator that counts is the whole program's.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+#[path = "support/counting.rs"]
+mod counting;
 
 use cuda_vmm::sim::{Fault, Interposer, LogMode};
 use cuda_vmm::sys::{CUresult, Call, CallTable, DriverCalls};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every request goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's own request.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's own request.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use counting::allocations;
 
 /// How often a thousand calls allocate, of a driver that has none of them and does nothing.
 fn unmap_often(mode: LogMode, fault: Option<Fault>) -> u64 {
@@ -35,14 +16,14 @@ fn unmap_often(mode: LogMode, fault: Option<Fault>) -> u64 {
     if let Some(fault) = fault {
         assert!(driver.inject(fault).is_err(), "the driver has no call");
     }
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = allocations();
     for _ in 0..1000 {
         // SAFETY: the driver has no such call, and touches nothing.
         let code = unsafe { driver.cuMemUnmap(0x1000, 0x1000) };
         assert_eq!(code, CUresult::CUDA_ERROR_NOT_FOUND);
     }
     assert_eq!(driver.calls_of(Call::cuMemUnmap), 1000);
-    ALLOCATIONS.load(Ordering::Relaxed) - before
+    allocations() - before
 }
 
 #[test]

@@ -37,10 +37,7 @@ impl Driver {
             rest.pieces.pop();
             errors.extend(refused);
         }
-        match errors.is_empty() {
-            true => Ok(asked),
-            false => Err(errors.remove(0).with_undo(errors)),
-        }
+        Error::first_of(errors).map(|()| asked)
     }
 
     /// Gives a piece back to the driver, or keeps what it does not take in quarantine.

@@ -109,9 +109,10 @@ impl ElasticRangeBuilder {
         let granularity = self.props.granularity()?.minimum();
         let bounds = self.bounds(granularity)?;
         self.check_cache()?;
-        let alignment = match self.placed {
-            true => self.alignment,
-            false => self.alignment.max(self.base_alignment(bounds)),
+        let alignment = if self.placed {
+            self.alignment
+        } else {
+            self.alignment.max(self.base_alignment(bounds))
         };
         let reserved = self.reservation.alignment(alignment);
         let reservation = reserved.reserve(self.props.driver())?;
@@ -174,13 +175,13 @@ impl ElasticRangeBuilder {
             return Ok(());
         };
         let total = self.props.driver().device(ordinal)?.total_memory()?;
-        match self.cache > total {
-            true => Err(Error::CacheBeyondMemory {
+        if self.cache > total {
+            return Err(Error::CacheBeyondMemory {
                 cache: self.cache,
                 total,
                 location,
-            }),
-            false => Ok(()),
+            });
         }
+        Ok(())
     }
 }

@@ -24,10 +24,6 @@ impl ElasticRange {
     #[doc(alias = "madvise")]
     pub fn commit(&mut self, offset: usize, size: usize) -> Result<Committed> {
         let asked = self.whole(offset, size)?;
-        self.commit_whole(asked)
-    }
-
-    pub(super) fn commit_whole(&mut self, asked: Range<usize>) -> Result<Committed> {
         let granules = self.in_granules(&asked);
         let Some(first) = self.granules.first_unset(granules.clone()) else {
             return Ok(Committed::default());
@@ -59,13 +55,13 @@ impl ElasticRange {
             }
             rest.start = mapping.end();
         }
-        match self.contents != Contents::Unspecified && !self.reservation.policy_writes() {
-            true => Err(Error::NoAccess {
+        if self.contents != Contents::Unspecified && !self.reservation.policy_writes() {
+            return Err(Error::NoAccess {
                 range: first * self.granule..asked.end,
                 verb: "write",
-            }),
-            false => Ok(()),
+            });
         }
+        Ok(())
     }
 
     /// Makes blocks for what is not backed, and fills what has to be. On failure there is nothing of it left.
@@ -214,12 +210,11 @@ impl ElasticRange {
 
     /// Puts a handle back where it came from.
     fn take_back(&mut self, handle: Option<Handle>, cached: bool) -> Option<Error> {
-        match handle? {
-            handle if cached => {
-                self.cache.put(handle);
-                None
-            }
-            handle => self.reservation.dispose(handle).err(),
+        let handle = handle?;
+        if cached {
+            self.cache.put(handle);
+            return None;
         }
+        self.reservation.release(handle).err()
     }
 }

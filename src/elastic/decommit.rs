@@ -58,7 +58,7 @@ impl ElasticRange {
         self.decommit_whole(asked)
     }
 
-    pub(super) fn decommit_whole(&mut self, asked: Range<usize>) -> Result<Decommitted> {
+    fn decommit_whole(&mut self, asked: Range<usize>) -> Result<Decommitted> {
         let Plan { gone, kept } = self.plan(&asked);
         let mut done = self.lift(gone)?;
         done.bytes = self.granules.clear(self.in_granules(&asked)) * self.granule;
@@ -72,24 +72,22 @@ impl ElasticRange {
         let mut gone = asked.clone();
         let mut kept = [None, None];
         if let Some(block) = self.block_over(asked.start) {
-            match self.survives(&block, asked) {
-                true => {
-                    let part = asked.start..asked.end.min(block.end);
-                    gone.start = part.end;
-                    kept[0] = Some(part);
-                }
-                false => gone.start = block.start,
+            if self.survives(&block, asked) {
+                let part = asked.start..asked.end.min(block.end);
+                gone.start = part.end;
+                kept[0] = Some(part);
+            } else {
+                gone.start = block.start;
             }
         }
         let last = self.block_over(asked.end - 1);
         if let Some(block) = last.filter(|block| block.end > asked.end && gone.start < asked.end) {
-            match self.survives(&block, asked) {
-                true => {
-                    let part = asked.start.max(block.start)..asked.end;
-                    gone.end = part.start;
-                    kept[1] = Some(part);
-                }
-                false => gone.end = block.end,
+            if self.survives(&block, asked) {
+                let part = asked.start.max(block.start)..asked.end;
+                gone.end = part.start;
+                kept[1] = Some(part);
+            } else {
+                gone.end = block.end;
             }
         }
         Plan { gone, kept }
@@ -113,9 +111,10 @@ impl ElasticRange {
         let mut room = Room(self.cache.bound());
         let mut rest = gone.clone();
         while let Some(block) = self.reservation.first_mapping_in(&rest) {
-            match room.takes(block) {
-                true => done.cached += block.size(),
-                false => done.released += block.size(),
+            if room.takes(block) {
+                done.cached += block.size();
+            } else {
+                done.released += block.size();
             }
             rest.start = block.end();
         }

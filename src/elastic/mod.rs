@@ -227,12 +227,12 @@ impl ElasticRange {
         Ok(asked)
     }
 
-    /// The range, if every byte of it is committed.
-    fn committed(&self, offset: usize, size: usize) -> Result<Range<usize>> {
+    /// Refuses a range that has bytes which are not committed.
+    fn committed(&self, offset: usize, size: usize) -> Result<()> {
         let asked = within(offset, size, self.size())?;
         let granules = asked.start / self.granule..(asked.end - 1) / self.granule + 1;
         match self.granules.gaps(granules).next() {
-            None => Ok(asked),
+            None => Ok(()),
             Some(gap) => Err(Error::NotCommitted {
                 gap: asked.start.max(gap.start * self.granule)
                     ..asked.end.min(gap.end * self.granule),

@@ -21,14 +21,15 @@ impl ElasticRange {
     /// that is a multiple of the granularity, 0 included. [`Error::NotCommitted`], before any driver call, where a
     /// shorter range would not end at `len`, because a hole ends there; nothing is changed then.
     pub fn resize(&mut self, len: usize) -> Result<Resized> {
-        match self.len() {
-            old if len > old => self.commit(old, len - old).map(Resized::Grown),
-            old if len < old => {
-                self.can_end_at(len)?;
-                self.decommit(len, old - len).map(Resized::Shrunk)
-            }
-            _ => Ok(Resized::Unchanged),
+        let old = self.len();
+        if len > old {
+            return self.commit(old, len - old).map(Resized::Grown);
         }
+        if len < old {
+            self.can_end_at(len)?;
+            return self.decommit(len, old - len).map(Resized::Shrunk);
+        }
+        Ok(Resized::Unchanged)
     }
 
     /// [`resize`](Self::resize), once the fence is passed if the range is to become shorter. Growing takes nothing from
@@ -38,14 +39,13 @@ impl ElasticRange {
     ///
     /// As `resize` and [`decommit_after`](Self::decommit_after).
     pub fn resize_after(&mut self, len: usize, fence: Fence<'_>) -> Result<Resized> {
-        match self.len() {
-            old if len < old => {
-                self.can_end_at(len)?;
-                self.decommit_after(len, old - len, fence)
-                    .map(Resized::Shrunk)
-            }
-            _ => self.resize(len),
+        let old = self.len();
+        if len >= old {
+            return self.resize(len);
         }
+        self.can_end_at(len)?;
+        self.decommit_after(len, old - len, fence)
+            .map(Resized::Shrunk)
     }
 
     /// Whether the range ends at this length once everything behind it is gone: what lies before it is committed.

@@ -10,7 +10,7 @@ use super::decommit::Plan;
 use super::{Decommitted, ElasticRange};
 use crate::access::Access;
 use crate::allocation::Allocation;
-use crate::error::{Error, NotUndone, Result};
+use crate::error::{Error, Result};
 use crate::fence::Fence;
 use crate::handle::Handle;
 use crate::location::Location;
@@ -86,8 +86,7 @@ impl ElasticRange {
                 Ok(pieces) => made.push((edge, pieces)),
                 Err(error) => {
                     let pieces = made.into_iter().rev().flat_map(|(_, pieces)| pieces);
-                    let undo = pieces.filter_map(|(_, new)| self.reservation.dispose(new).err());
-                    return Err(error.with_undo(undo.collect()));
+                    return Err(error.with_undo(self.release_all(pieces)));
                 }
             }
         }
@@ -103,16 +102,10 @@ impl ElasticRange {
             self.retained -= old.size() - new;
             done.released += old.size() - new;
             let handle = old.take_handle();
-            late.extend(handle.and_then(|handle| self.reservation.dispose(handle).err()));
+            late.extend(handle.and_then(|handle| self.reservation.release(handle).err()));
         }
         done.kept = self.still_mapped(&asked);
-        match late.is_empty() {
-            true => Ok(done),
-            false => Err(Error::NotUndone(Box::new(NotUndone {
-                error: late.remove(0),
-                undo: late,
-            }))),
-        }
+        Error::left_over(late).map(|()| done)
     }
 
     /// The blocks that are worth splitting, if they can be.
@@ -129,14 +122,7 @@ impl ElasticRange {
             let survivors: Vec<_> = runs
                 .map(|run| run.start * self.granule..run.end * self.granule)
                 .collect();
-            let mut slots: Vec<Range<usize>> = Vec::new();
-            for run in &survivors {
-                let run = self.bounds.slots(run);
-                match slots.last_mut().filter(|last| last.end >= run.start) {
-                    Some(last) => last.end = run.end,
-                    None => slots.push(run),
-                }
-            }
+            let slots = self.slots_of(&survivors);
             if slots.iter().map(Range::len).sum::<usize>() == block.len() {
                 continue;
             }
@@ -149,9 +135,8 @@ impl ElasticRange {
             let mut readers = self.reservation.who_may(mapping, Access::Read);
             readers.retain(|location| location.device().is_some());
             if readers.is_empty() {
-                let range = block;
                 return Err(Error::NoAccess {
-                    range,
+                    range: block,
                     verb: "read",
                 });
             }
@@ -163,6 +148,19 @@ impl ElasticRange {
             });
         }
         Ok(edges)
+    }
+
+    /// The slots that have bytes in the runs, as runs themselves.
+    fn slots_of(&self, runs: &[Range<usize>]) -> Vec<Range<usize>> {
+        let mut slots: Vec<Range<usize>> = Vec::new();
+        for run in runs {
+            let run = self.bounds.slots(run);
+            match slots.last_mut().filter(|last| last.end >= run.start) {
+                Some(last) => last.end = run.end,
+                None => slots.push(run),
+            }
+        }
+        slots
     }
 
     /// Makes the blocks for what survives of an edge and copies it there, with the help of other addresses.
@@ -234,38 +232,16 @@ impl ElasticRange {
             at += block.len();
         }
         // Where the bytes at an offset of the range are, aside.
-        let place = |offset: usize| {
+        let place = |offset: usize| -> usize {
             let before = edge.slots.iter().take_while(|run| run.start <= offset);
-            let before: usize = before.map(|run| run.end.min(offset) - run.start).sum();
-            before
+            before.map(|run| run.end.min(offset) - run.start).sum()
         };
         let copied = aside.map_all(&places).and_then(|_| {
             edge.survivors.iter().try_for_each(|run| {
                 aside.copy_from(place(run.start), &self.reservation, run.start, run.len())
             })
         });
-        let Err(unclosed) = aside.close() else {
-            return copied;
-        };
-        let mut errors = vec![unclosed.error];
-        errors.extend(unclosed.further);
-        let error = match copied {
-            Ok(()) => errors.remove(0),
-            Err(error) => error,
-        }
-        .with_undo(errors);
-        // Tried once more; what then is left stays with the driver.
-        Err(match unclosed.reservation.into_inner().close() {
-            Ok(()) => error,
-            Err(again) => {
-                let mut undo = vec![again.error];
-                undo.extend(again.further);
-                again
-                    .reservation
-                    .into_inner()
-                    .surrender(error.with_undo(undo))
-            }
-        })
+        close_aside(aside, copied)
     }
 
     /// Puts new blocks in the place of old ones.
@@ -276,8 +252,7 @@ impl ElasticRange {
             if let Err(error) = self.replace(&edge, pieces, &mut replaced) {
                 let error = self.restore(replaced, error);
                 let rest = made.flat_map(|(_, pieces)| pieces);
-                let undo = rest.filter_map(|(_, new)| self.reservation.dispose(new).err());
-                return Err(error.with_undo(undo.collect()));
+                return Err(error.with_undo(self.release_all(rest)));
             }
         }
         Ok(replaced)
@@ -293,7 +268,7 @@ impl ElasticRange {
             Ok(Some(old)) => old,
             Ok(None) => unreachable!("the block was there when the split was planned"),
             Err(error) => {
-                let undo = self.dispose_all(pieces.into_iter());
+                let undo = self.release_all(pieces.into_iter());
                 return Err(error.with_undo(undo));
             }
         };
@@ -305,7 +280,7 @@ impl ElasticRange {
                 Ok(()) => new.push(block),
                 Err(refused) => {
                     let rest = refused.handle.map(|handle| (block, handle));
-                    let undo = self.dispose_all(rest.into_iter().chain(pieces.by_ref()));
+                    let undo = self.release_all(rest.into_iter().chain(pieces.by_ref()));
                     laid = Err(refused.error.with_undo(undo));
                 }
             }
@@ -318,9 +293,9 @@ impl ElasticRange {
         granted
     }
 
-    fn dispose_all(&mut self, pieces: impl Iterator<Item = Piece>) -> Vec<Error> {
+    fn release_all(&mut self, pieces: impl Iterator<Item = Piece>) -> Vec<Error> {
         pieces
-            .filter_map(|(_, new)| self.reservation.dispose(new).err())
+            .filter_map(|(_, new)| self.reservation.release(new).err())
             .collect()
     }
 
@@ -332,7 +307,7 @@ impl ElasticRange {
             for block in new.into_iter().rev() {
                 match self.reservation.unlay(block.start) {
                     Ok(handle) => {
-                        undo.extend(handle.and_then(|new| self.reservation.dispose(new).err()));
+                        undo.extend(handle.and_then(|new| self.reservation.release(new).err()));
                     }
                     Err(error) => {
                         stuck += block.len();
@@ -364,4 +339,23 @@ impl ElasticRange {
         };
         [part(), part()]
     }
+}
+
+/// Ends a copy by closing the other addresses, at the second attempt if the first fails; what then is left stays with
+/// the driver.
+fn close_aside(aside: Reservation, copied: Result<()>) -> Result<()> {
+    let Err(unclosed) = aside.close() else {
+        return copied;
+    };
+    let refused = unclosed.error.with_undo(unclosed.further);
+    let error = match copied {
+        Ok(()) => refused,
+        Err(error) => error.with_undo(vec![refused]),
+    };
+    let Err(again) = unclosed.reservation.into_inner().close() else {
+        return Err(error);
+    };
+    let refused = again.error.with_undo(again.further);
+    let left = again.reservation.into_inner();
+    Err(left.surrender(error.with_undo(vec![refused])))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Error;
+use super::{Error, Result};
 
 /// An operation failed, and so did undoing a part of it.
 ///
@@ -47,6 +47,26 @@ impl Error {
             Error::NotUndone(parts) => &parts.undo,
             _ => &[],
         }
+    }
+
+    /// The first of several failures, with the further ones attached. Where there are none, nothing has failed.
+    pub(crate) fn first_of(mut failures: Vec<Error>) -> Result<()> {
+        if failures.is_empty() {
+            return Ok(());
+        }
+        Err(failures.remove(0).with_undo(failures))
+    }
+
+    /// What could not be given back after an operation was done: [`NotUndone`](Error::NotUndone) though nothing else
+    /// failed, since what is left is still owned.
+    pub(crate) fn left_over(mut failures: Vec<Error>) -> Result<()> {
+        if failures.is_empty() {
+            return Ok(());
+        }
+        Err(Error::NotUndone(Box::new(NotUndone {
+            error: failures.remove(0),
+            undo: failures,
+        })))
     }
 
     /// This error, with what failed while undoing attached to it, behind what was attached before.

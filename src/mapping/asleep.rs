@@ -49,10 +49,10 @@ impl Mapping {
             self.backing = Backing::Owned(raw);
         }
         self.map()?;
-        match self.own && self.gives_up {
-            true => self.give_handle_up(),
-            false => Ok(()),
+        if self.own && self.gives_up {
+            self.give_handle_up()?;
         }
+        Ok(())
     }
 
     /// Undoes [`wake`](Self::wake), as far as that had come, and hands over the handle that is to be released.
@@ -61,10 +61,7 @@ impl Mapping {
             self.quarantined = true;
             return Err(error);
         }
-        let handle = match self.own {
-            true => self.take_handle(),
-            false => None,
-        };
+        let handle = if self.own { self.take_handle() } else { None };
         self.fall_asleep();
         Ok(handle)
     }

@@ -116,9 +116,11 @@ impl Reservation {
         let Some(hull) = self.hull(&range) else {
             return Ok(());
         };
-        self.release_and_unmap(hull.clone(), |mapping| match keeps(mapping) {
-            true => Ok(()),
-            false => mapping.release_handle(),
+        self.release_and_unmap(hull.clone(), |mapping| {
+            if keeps(mapping) {
+                return Ok(());
+            }
+            mapping.release_handle()
         })?;
         let mut rest = hull;
         while let Some(span) = self.first_in(&rest).filter(|_| !rest.is_empty()) {
@@ -165,11 +167,6 @@ impl Reservation {
         }
         self.keep(mapping);
         put
-    }
-
-    /// Releases a handle; what the driver does not take is kept for `close`.
-    pub(crate) fn dispose(&mut self, handle: Handle) -> Result<()> {
-        self.release(handle)
     }
 
     /// Takes handles over, which are released when the reservation ends.

@@ -207,8 +207,8 @@ impl Reservation {
         error.with_undo(undo.into_iter().collect())
     }
 
-    /// Releases a handle that is mapped here no longer. If the driver does not, it is kept in `stuck`.
-    pub(super) fn release(&mut self, mut handle: Handle) -> Result<()> {
+    /// Releases a handle that is mapped here no longer, or never was. If the driver does not, it is kept for `close`.
+    pub(crate) fn release(&mut self, mut handle: Handle) -> Result<()> {
         let released = handle.release_count();
         if released.is_err() {
             self.stuck.push(handle);

@@ -2,6 +2,7 @@
 
 mod builder;
 mod close;
+mod copiers;
 mod copy;
 mod draw;
 mod held;
@@ -21,8 +22,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use builder::ReservationBuilder;
 pub use close::CloseError;
+pub(crate) use copiers::Segment;
 pub use held::StillHeld;
-pub(crate) use suspend::{LetGo, Segment, Waking};
+pub(crate) use suspend::{LetGo, Waking};
 pub use view::{Elements, View};
 pub use wait::Closing;
 

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::Reservation;
-use crate::error::{Error, NotUndone, Result};
+use crate::error::{Error, Result};
 use crate::mapping::{Mapping, MappingId};
 
 impl Reservation {
@@ -143,12 +143,6 @@ impl Reservation {
                     .and_then(|handle| self.release(handle).err()),
             );
         }
-        match late.is_empty() {
-            true => Ok(()),
-            false => Err(Error::NotUndone(Box::new(NotUndone {
-                error: late.remove(0),
-                undo: late,
-            }))),
-        }
+        Error::left_over(late)
     }
 }

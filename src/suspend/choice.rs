@@ -26,10 +26,10 @@ impl Group {
     fn tagged(&self, tag: &str) -> Result<Vec<u64>> {
         let tagged = self.slots.iter().filter(|(_, slot)| slot.tag == tag);
         let numbers: Vec<u64> = tagged.map(|(number, _)| *number).collect();
-        match numbers.is_empty() {
-            false => Ok(numbers),
-            true => Err(Error::NoSuchTag { tag: tag.into() }),
+        if numbers.is_empty() {
+            return Err(Error::NoSuchTag { tag: tag.into() });
         }
+        Ok(numbers)
     }
 
     /// Members that are meant one by one: each has to be in the other state.
@@ -42,9 +42,10 @@ impl Group {
                 continue;
             }
             let (tag, base, size) = slot.place();
-            return Err(match to_suspend {
-                true => Error::AlreadySuspended { tag, base, size },
-                false => Error::NotSuspended { tag, base, size },
+            return Err(if to_suspend {
+                Error::AlreadySuspended { tag, base, size }
+            } else {
+                Error::NotSuspended { tag, base, size }
             });
         }
         numbers.sort_unstable();

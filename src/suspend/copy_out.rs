@@ -1,9 +1,11 @@
 //! Contents to the host: all members' before any memory goes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::host::{Block, HostCopy, Piece};
-use super::lane::{all, Lane};
+use super::lane::Lane;
+use super::member::Backup;
 use super::touching::{touching, Touching};
 use super::Group;
 use crate::access::Access;
@@ -14,19 +16,21 @@ use crate::reservation::Reservation;
 
 /// A member's contents on the host, and what has to be undone if the member stays.
 pub(super) struct Outgoing {
-    pub(super) number: u64,
     pub(super) copy: HostCopy,
     /// What a device was let read for the copy.
-    pub(super) granted: Vec<(std::ops::Range<usize>, u32)>,
+    granted: Vec<(Range<usize>, u32)>,
 }
 
 impl Group {
-    /// Copies the contents of these members, or after a failure of none.
-    pub(super) fn copy_out(&mut self, numbers: &[u64]) -> Result<Vec<Outgoing>> {
-        let mut outgoing = Vec::new();
+    /// Copies the contents of those of these members that are to keep them, or after a failure of none.
+    pub(super) fn copy_out(&mut self, numbers: &[u64]) -> Result<BTreeMap<u64, Outgoing>> {
+        let mut outgoing = BTreeMap::new();
         for number in numbers {
+            if !self.keeps(*number) {
+                continue;
+            }
             match self.prepare(*number) {
-                Ok(one) => outgoing.push(one),
+                Ok(one) => drop(outgoing.insert(*number, one)),
                 Err(error) => return Err(self.take_back(outgoing, error)),
             }
         }
@@ -36,11 +40,16 @@ impl Group {
         }
     }
 
+    fn keeps(&self, number: u64) -> bool {
+        let slot = self.slots.get(&number);
+        slot.is_some_and(|slot| slot.backup == Backup::Host)
+    }
+
     /// Undoes what was done for copies that are not needed: the members stay as they are.
-    pub(super) fn take_back(&mut self, outgoing: Vec<Outgoing>, error: Error) -> Error {
+    pub(super) fn take_back(&mut self, outgoing: BTreeMap<u64, Outgoing>, error: Error) -> Error {
         let mut undo = Vec::new();
-        for one in outgoing.into_iter().rev() {
-            if let Some(member) = self.member(one.number) {
+        for (number, one) in outgoing.into_iter().rev() {
+            if let Some(member) = self.member(number) {
                 undo.extend(member.forbid_copiers(one.granted));
             }
             self.pool.put_back(one.copy.blocks);
@@ -51,26 +60,22 @@ impl Group {
     fn prepare(&mut self, number: u64) -> Result<Outgoing> {
         let size = self.member(number).map_or(0, Reservation::own_bytes);
         let copy = self.pool.take(size)?;
-        let granted = match self.member(number).map(Reservation::let_copiers_read) {
-            Some(Err(error)) => {
+        let member = self.member(number);
+        match member.map_or(Ok(Vec::new()), Reservation::let_copiers_read) {
+            Ok(granted) => Ok(Outgoing { copy, granted }),
+            Err(error) => {
                 self.pool.put_back(copy.blocks);
-                return Err(error);
+                Err(error)
             }
-            granted => granted.and_then(Result::ok).unwrap_or_default(),
-        };
-        Ok(Outgoing {
-            number,
-            copy,
-            granted,
-        })
+        }
     }
 
     /// Touches and registers what is new of the host's memory, block by block, and copies to each block while the next
     /// ones are being made; device by device.
-    fn run_copies(&self, outgoing: &[Outgoing]) -> Result<()> {
+    fn run_copies(&self, outgoing: &BTreeMap<u64, Outgoing>) -> Result<()> {
         let mut work: Vec<(&Block, Vec<Piece>)> = Vec::new();
-        for one in outgoing {
-            let Some(member) = self.member(one.number) else {
+        for (number, one) in outgoing {
+            let Some(member) = self.member(*number) else {
                 continue;
             };
             let segments = member.segments(0..member.size(), Access::Read);
@@ -111,10 +116,8 @@ impl Group {
         let lane = Lane::open(calls)?;
         let copied = self.enqueue_all(calls, device, work, touched, &lane);
         let ended = lane.end();
-        match (copied, ended) {
-            (Ok(()), ended) => ended,
-            (Err(error), ended) => all([error].into_iter().chain(ended.err()).collect()),
-        }
+        let failures = copied.err().into_iter().chain(ended.err());
+        Error::first_of(failures.collect())
     }
 
     fn enqueue_all(

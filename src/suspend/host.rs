@@ -83,34 +83,25 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        if self.driver.calls().forked() {
+            // A forked child does not have the pages, and may have something else there.
+            self.pages.take().into_iter().for_each(Pages::abandon);
+            return;
+        }
+        let Err(error) = self.let_go() else {
+            return;
+        };
         let Some(pages) = self.pages.take() else {
             return;
         };
-        // A forked child does not have the pages, and may have something else there.
-        if self.driver.calls().forked() {
-            return pages.abandon();
-        }
-        let device = self.registered.load(Ordering::Relaxed);
-        if device == NOBODY {
-            return;
-        }
-        let unregistered = self
-            .driver
-            .with_context(device, |calls| calls.host_unregister(&pages));
-        match unregistered {
-            Err(error) if error.code() == Some(Code::ERROR_HOST_MEMORY_NOT_REGISTERED) => {}
-            // The driver may still write there.
-            Err(error) => {
-                let (address, size) = (pages.address(), pages.size());
-                pages.abandon();
-                report::leaked(Leak::HostMemory {
-                    address,
-                    size,
-                    error,
-                });
-            }
-            Ok(()) => {}
-        }
+        let (address, size) = (pages.address(), pages.size());
+        // The driver may still write there.
+        pages.abandon();
+        report::leaked(Leak::HostMemory {
+            address,
+            size,
+            error,
+        });
     }
 }
 
@@ -240,9 +231,10 @@ impl Pool {
 
     /// Takes back the blocks of a copy that is no longer needed, to keep them or to let them go.
     pub(super) fn done_with(&mut self, blocks: Vec<Block>) {
-        match self.keep {
-            true => self.free.extend(blocks),
-            false => self.discard(blocks),
+        if self.keep {
+            self.free.extend(blocks);
+        } else {
+            self.discard(blocks);
         }
     }
 

@@ -43,7 +43,7 @@ impl<'a> Lane<'a> {
         let destroy = || self.calls.stream_destroy(self.stream);
         twice(&self.done, wait, &mut failures);
         twice(&self.destroyed, destroy, &mut failures);
-        all(failures)
+        Error::first_of(failures)
     }
 }
 
@@ -55,14 +55,6 @@ fn twice(done: &Cell<bool>, attempt: impl Fn() -> Result<()>, failures: &mut Vec
                 Err(error) => failures.push(error),
             }
         }
-    }
-}
-
-/// The first failure, with the further ones attached.
-pub(super) fn all(mut failures: Vec<Error>) -> Result<()> {
-    match failures.is_empty() {
-        true => Ok(()),
-        false => Err(failures.remove(0).with_undo(failures)),
     }
 }
 
@@ -127,7 +119,7 @@ impl<'a> Lanes<'a> {
                 failures.extend(end().err());
             }
         }
-        all(failures)
+        Error::first_of(failures)
     }
 }
 

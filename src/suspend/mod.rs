@@ -84,6 +84,7 @@
 //! has and end processes later: whoever keeps contents sees to it that the host has as much free as is to be kept.
 
 mod choice;
+mod close;
 mod copy_out;
 mod host;
 mod lane;
@@ -299,61 +300,7 @@ impl Group {
     #[doc(alias = "cuMemHostUnregister")]
     pub fn trim(&mut self) -> Result<usize> {
         let (bytes, failures) = self.pool.trim();
-        lane::all(failures).map(|()| bytes)
-    }
-
-    /// Closes the members, the last one added first, and gives back all host memory. Members that sleep are not woken:
-    /// their addresses are freed, and their contents go.
-    ///
-    /// Does not wait for work that uses the memory.
-    ///
-    /// # Errors
-    ///
-    /// Every failure, and the group with what is left. One failure does not stop the rest. What is left of a member that
-    /// sleeps can be resumed, but its contents are gone.
-    #[doc(alias = "cuMemAddressFree")]
-    pub fn close(mut self) -> Result<(), Box<Unclosed>> {
-        let mut failures = Vec::new();
-        let mut left = BTreeMap::new();
-        while let Some((number, slot)) = self.slots.pop_last() {
-            let Slot {
-                member,
-                tag,
-                backup,
-                state,
-            } = slot;
-            let state = match state {
-                State::Awake => State::Awake,
-                // Contents go with the close, refused or not: they fit all of the member, and not what may be left.
-                State::Asleep(copy) => {
-                    self.pool
-                        .hold(copy.map_or_else(Vec::new, |copy| copy.blocks));
-                    State::Asleep(None)
-                }
-            };
-            if let Err(unclosed) = member.close() {
-                let (member, errors) = *unclosed;
-                failures.extend(errors);
-                let slot = Slot {
-                    member,
-                    tag,
-                    backup,
-                    state,
-                };
-                left.insert(number, slot);
-            }
-        }
-        self.slots = left;
-        failures.extend(self.pool.trim().1);
-        let mut failures = failures.into_iter();
-        match failures.next() {
-            None => Ok(()),
-            Some(error) => Err(Box::new(Unclosed {
-                error,
-                further: failures.collect(),
-                group: self,
-            })),
-        }
+        Error::first_of(failures).map(|()| bytes)
     }
 
     fn id_of(&self, number: u64) -> MemberId {
@@ -392,12 +339,6 @@ impl Group {
         self.slots
             .get_mut(&number)
             .map(|slot| slot.member.reservation_mut())
-    }
-
-    /// Puts a member into a state, and gives the one it was in.
-    fn set_state(&mut self, number: u64, state: State) -> Option<State> {
-        let slot = self.slots.get_mut(&number)?;
-        Some(std::mem::replace(&mut slot.state, state))
     }
 }
 

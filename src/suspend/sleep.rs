@@ -1,7 +1,7 @@
 //! Suspending: contents to the host, then the memory away.
 
 use super::choice::Chosen;
-use super::member::{Backup, MemberId, Select};
+use super::member::{MemberId, Select};
 use super::report::{Incomplete, Suspended};
 use super::{Group, State};
 use crate::error::Error;
@@ -77,12 +77,7 @@ impl Group {
             already,
             ..Suspended::default()
         };
-        let kept: Vec<u64> = numbers
-            .iter()
-            .copied()
-            .filter(|number| self.keeps(*number))
-            .collect();
-        let mut outgoing = match self.copy_out(&kept) {
+        let mut outgoing = match self.copy_out(numbers) {
             Ok(outgoing) => outgoing,
             Err(error) => {
                 let left = self.ids(numbers);
@@ -90,34 +85,24 @@ impl Group {
             }
         };
         for (at, number) in numbers.iter().enumerate() {
-            let slot = self.slots.get_mut(number);
-            let taken = slot.map(|slot| slot.member.take_down());
-            match taken {
-                Some(Ok(let_go)) => {
-                    let is_it = |one: &super::copy_out::Outgoing| one.number == *number;
-                    let copy = outgoing
-                        .iter()
-                        .position(is_it)
-                        .map(|at| outgoing.remove(at).copy.settled());
-                    done.members.push(self.id_of(*number));
-                    done.given_back += let_go.given_back;
-                    done.still_held += let_go.still_held;
-                    done.copied += copy.as_ref().map_or(0, |copy| copy.size);
-                    self.set_state(*number, State::Asleep(copy));
-                }
-                Some(Err(error)) => {
+            let Some(slot) = self.slots.get_mut(number) else {
+                continue;
+            };
+            let let_go = match slot.member.take_down() {
+                Ok(let_go) => let_go,
+                Err(error) => {
                     let error = self.take_back(outgoing, error);
                     let left = self.ids(&numbers[at..]);
                     return Err(Box::new(Incomplete { error, done, left }));
                 }
-                None => {}
-            }
+            };
+            let copy = outgoing.remove(number).map(|one| one.copy.settled());
+            done.given_back += let_go.given_back;
+            done.still_held += let_go.still_held;
+            done.copied += copy.as_ref().map_or(0, |copy| copy.size);
+            slot.state = State::Asleep(copy);
+            done.members.push(self.id_of(*number));
         }
         Ok(done)
-    }
-
-    fn keeps(&self, number: u64) -> bool {
-        let slot = self.slots.get(&number);
-        slot.is_some_and(|slot| slot.backup == Backup::Host)
     }
 }

@@ -1,5 +1,7 @@
 //! Resuming: memory back where it was, then the contents.
 
+use std::mem;
+
 use super::host::HostCopy;
 use super::lane::Lanes;
 use super::member::{MemberId, Select};
@@ -7,7 +9,7 @@ use super::report::{Incomplete, Resumed};
 use super::{Group, Slot, State};
 use crate::access::Access;
 use crate::error::{Error, Result};
-use crate::reservation::{Reservation, Waking};
+use crate::reservation::{Reservation, Segment, Waking};
 
 impl Group {
     /// Puts memory back where members had it, with the same rights, and contents that were kept.
@@ -31,7 +33,7 @@ impl Group {
         &mut self,
         which: impl Into<Select<'s>>,
     ) -> Result<Resumed, Box<Incomplete<Resumed>>> {
-        let (numbers, already) = self
+        let (mut numbers, already) = self
             .chosen(which.into(), false)
             .map_err(|error| Incomplete::before(error, Vec::new()))?;
         let Progress {
@@ -54,8 +56,8 @@ impl Group {
         match failure {
             None => Ok(done),
             Some(error) => {
-                let left = numbers.iter().filter(|number| !woken.contains(number));
-                let left = self.ids(&left.copied().collect::<Vec<u64>>());
+                numbers.retain(|number| !woken.contains(number));
+                let left = self.ids(&numbers);
                 Err(Box::new(Incomplete { error, done, left }))
             }
         }
@@ -102,8 +104,11 @@ impl Group {
             ..Resumed::default()
         };
         for number in woken {
-            done.created += self.member(*number).map_or(0, Reservation::own_bytes);
-            if let Some(State::Asleep(Some(copy))) = self.set_state(*number, State::Awake) {
+            let Some(slot) = self.slots.get_mut(number) else {
+                continue;
+            };
+            done.created += slot.member.reservation().own_bytes();
+            if let State::Asleep(Some(copy)) = mem::replace(&mut slot.state, State::Awake) {
                 done.copied += copy.size;
                 self.pool.done_with(copy.blocks);
             }
@@ -114,7 +119,7 @@ impl Group {
     /// Takes out again what was put back of a member.
     fn lay_down(&mut self, number: u64) -> Vec<Error> {
         self.member_mut(number)
-            .map_or_else(Vec::new, |one| one.lay_down())
+            .map_or_else(Vec::new, Reservation::lay_down)
     }
 }
 
@@ -165,7 +170,7 @@ fn fill(
     lanes: &mut Lanes<'_>,
     copy: &HostCopy,
     position: usize,
-    segments: &[crate::reservation::Segment],
+    segments: &[Segment],
 ) -> Result<()> {
     for piece in copy.cut(position, segments) {
         let Some(pages) = copy.blocks[piece.block].pages() else {

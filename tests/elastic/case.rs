@@ -206,3 +206,18 @@ pub fn says(error: &Error, expected: &Error, text: &str) {
     assert_eq!(format!("{error:?}"), format!("{expected:?}"));
     assert_eq!(error.to_string(), text);
 }
+
+/// A commit that ran out of memory: the bytes that it asked for, those that were free, those that were cached.
+#[track_caller]
+pub fn ran_out(error: &Error) -> (usize, Option<usize>, usize) {
+    let Error::CommitOutOfMemory {
+        asked,
+        free,
+        cached,
+        ..
+    } = *error
+    else {
+        panic!("{error:?}");
+    };
+    (asked, free, cached)
+}

@@ -4,7 +4,7 @@ use cuda_vmm::sim::{Fault, SimDevice, Simulation};
 use cuda_vmm::sys::{CUresult, Call};
 use cuda_vmm::{AllocationProps, Driver, Error, Location};
 
-use crate::case::{blocks, says, state, Case, Machine};
+use crate::case::{blocks, ran_out, says, state, Case, Machine};
 
 pub const CASES: &[Case] = &[
     Case::simulated("out of memory names asked, free and cached", numbers),
@@ -100,16 +100,7 @@ fn many_blocks(_: &Machine) {
     }
     let before = (state(&range), machine.sim().snapshot());
     let error = range.commit(0, 20 * g).unwrap_err();
-    let Error::CommitOutOfMemory {
-        asked,
-        free,
-        cached,
-        ..
-    } = error
-    else {
-        panic!("{error:?}");
-    };
-    assert_eq!((asked, free, cached), (17 * g, Some(13 * g), 0));
+    assert_eq!(ran_out(&error), (17 * g, Some(13 * g), 0));
     // Asking for the free bytes has retained the context.
     machine.devices[0].free_memory().unwrap();
     assert_eq!(state(&range), before.0);
@@ -119,17 +110,11 @@ fn many_blocks(_: &Machine) {
 }
 
 fn not_asked(machine: &Machine) {
-    let g = machine.g;
+    let (sim, g) = (machine.sim(), machine.g);
     let mut range = machine.builder(4).reserve().unwrap();
     let out = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
-    machine
-        .sim()
-        .inject(Fault::on(Call::cuMemCreate).code(out))
-        .unwrap();
-    machine
-        .sim()
-        .inject(Fault::on(Call::cuMemGetInfo_v2))
-        .unwrap();
+    sim.inject(Fault::on(Call::cuMemCreate).code(out)).unwrap();
+    sim.inject(Fault::on(Call::cuMemGetInfo_v2)).unwrap();
     says(
         &range.commit(0, g).unwrap_err(),
         &Error::CommitOutOfMemory {
@@ -144,7 +129,7 @@ fn not_asked(machine: &Machine) {
 }
 
 fn stuck_cache(machine: &Machine) {
-    let g = machine.g;
+    let (sim, g) = (machine.sim(), machine.g);
     let mut range = machine
         .builder(8)
         .blocks(g..=2 * g)
@@ -154,19 +139,11 @@ fn stuck_cache(machine: &Machine) {
     range.commit(0, 4 * g).unwrap();
     range.decommit(0, 4 * g).unwrap();
     let out = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
-    machine
-        .sim()
-        .inject(Fault::on(Call::cuMemCreate).code(out))
-        .unwrap();
-    machine
-        .sim()
-        .inject(Fault::on(Call::cuMemRelease).nth(2))
-        .unwrap();
+    sim.inject(Fault::on(Call::cuMemCreate).code(out)).unwrap();
+    sim.inject(Fault::on(Call::cuMemRelease).nth(2)).unwrap();
     let error = range.commit(0, g).unwrap_err();
-    let Error::CommitOutOfMemory { asked, cached, .. } = error.first() else {
-        panic!("{error:?}");
-    };
-    assert_eq!((*asked, *cached), (g, 2 * g));
+    let (asked, _, cached) = ran_out(error.first());
+    assert_eq!((asked, cached), (g, 2 * g));
     assert_eq!(error.undo_failures().len(), 1);
     assert_eq!(
         error.undo_failures()[0].code(),

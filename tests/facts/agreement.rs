@@ -8,10 +8,11 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use crate::case::Section;
-use crate::driver::{Driver, Which};
+use crate::driver::Driver;
 use crate::machine::Name;
 use crate::recorded::{self, Answers, Recorded};
 use crate::support;
+use crate::support::which::Which;
 
 /// How a driver did in a case.
 #[derive(Debug, Clone, PartialEq, Eq)]

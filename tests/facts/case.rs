@@ -1,8 +1,8 @@
 //! What a case is: one measured fact, and the code that holds a driver to it.
 
-use crate::driver::Which;
 use crate::gpu::Gpu;
 use crate::support::simcuda::Simcuda;
+use crate::support::which::Which;
 
 /// The cases of one section of the table of facts.
 #[derive(Debug, Clone, Copy)]

@@ -12,10 +12,11 @@ use cuda_vmm::sys::{
 use crate::busy::Busy;
 use crate::case::{apart, Section};
 use crate::codes::{call, demand, spell, DEINITIALIZED, ILLEGAL_ADDRESS, SUCCESS};
-use crate::driver::{Driver, Which};
+use crate::driver::Driver;
 use crate::gpu::Gpu;
 use crate::processes;
 use crate::props::{device, pinned, rights, POSIX_FD, READ_WRITE};
+use crate::support::which::Which;
 
 pub const SECTION: Section = Section {
     name: "contexts",

@@ -6,8 +6,9 @@ use cuda_vmm::sys::{CUdevice_attribute, CUuuid};
 
 use crate::case::{apart, case, Need, Section};
 use crate::codes::call;
-use crate::driver::{Driver, Which};
+use crate::driver::Driver;
 use crate::gpu::Gpu;
+use crate::support::which::Which;
 
 pub const SECTION: Section = Section {
     name: "devices",

@@ -1,6 +1,5 @@
-//! The two drivers a case runs on.
+//! The driver that a case runs on.
 
-use std::fmt;
 use std::sync::Arc;
 
 use cuda_vmm::sim::{SimDevice, Simulation};
@@ -8,28 +7,7 @@ use cuda_vmm::sys::{CUstream, DriverCalls};
 
 use crate::support;
 use crate::support::simcuda::Simcuda;
-
-/// Which driver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// The simulated one.
-    Sim,
-    /// The machine's own.
-    Gpu,
-}
-
-impl Which {
-    pub const BOTH: [Which; 2] = [Which::Sim, Which::Gpu];
-}
-
-impl fmt::Display for Which {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Which::Sim => "sim",
-            Which::Gpu => "gpu",
-        })
-    }
-}
+use crate::support::which::Which;
 
 /// A driver that was not initialised yet, unless it is the machine's own and an earlier case did so.
 pub struct Driver {

@@ -11,9 +11,10 @@ use std::ptr;
 use cuda_vmm::sys::CUmemAllocationHandleType;
 
 use crate::codes::call;
-use crate::driver::{Driver, Which};
+use crate::driver::Driver;
 use crate::gpu::Gpu;
 use crate::props::{self, device, pinned, rights, READ_WRITE};
+use crate::support::which::Which;
 
 /// Forks; the child runs the closure and ends without the parent's destructors and handlers, by 0 unless it panics.
 fn fork(run: impl FnOnce()) -> libc::pid_t {

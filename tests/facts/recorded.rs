@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use libtest_mimic::Arguments;
 
-use crate::driver::{Driver, Which};
+use crate::driver::Driver;
 use crate::machine::Name;
 use crate::support;
+use crate::support::which::Which;
 
 /// Names the file that a run with a real driver writes its answers to.
 pub const RECORD: &str = "CUDA_VMM_FACTS_RECORD";

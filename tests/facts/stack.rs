@@ -8,9 +8,10 @@ use cuda_vmm::sys::CUcontext;
 
 use crate::case::{apart, case, Need, Section};
 use crate::codes::call;
-use crate::driver::{Driver, Which};
+use crate::driver::Driver;
 use crate::gpu::Gpu;
 use crate::props::{device, pinned, NONE};
+use crate::support::which::Which;
 
 pub const SECTION: Section = Section {
     name: "stack",

@@ -7,8 +7,9 @@ use cuda_vmm::sys::{CUevent, CUevent_flags, CUstream, CUstream_flags};
 use crate::busy::Busy;
 use crate::case::{apart, case, Section};
 use crate::codes::{call, demand, SUCCESS};
-use crate::driver::{Driver, Which};
+use crate::driver::Driver;
 use crate::gpu::Gpu;
+use crate::support::which::Which;
 
 pub const SECTION: Section = Section {
     name: "streams",

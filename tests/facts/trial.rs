@@ -7,9 +7,10 @@ use libtest_mimic::{Completion, Failed, Trial};
 
 use crate::agreement::{self, Outcome};
 use crate::case::{Case, Run, Section};
-use crate::driver::{Driver, Which};
+use crate::driver::Driver;
 use crate::gpu::Gpu;
 use crate::support;
+use crate::support::which::Which;
 use crate::transcript;
 
 /// What this machine has.

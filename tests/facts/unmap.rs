@@ -5,10 +5,11 @@ use cuda_vmm::sys::CUdeviceptr;
 use crate::busy::Busy;
 use crate::case::{apart, case, Section};
 use crate::codes::{call, demand, ILLEGAL_ADDRESS, INVALID_VALUE, NOT_FOUND};
-use crate::driver::{Driver, Which};
+use crate::driver::Driver;
 use crate::gpu::{Gpu, UNRESERVED};
 use crate::owned::{Handle, Range};
 use crate::props::READ_WRITE;
+use crate::support::which::Which;
 
 /// Mappings as (first granule, granules).
 type Picture = &'static [(usize, usize)];

@@ -156,30 +156,16 @@ pub const OPERATIONS: &[Operation] = &[
         stage.kv().map_releasing(G, 2 * G, &props).map(drop)
     }),
     Operation::new("Reservation::map_existing", "", empty, |stage| {
-        let Stage {
-            kv: Some(kv),
-            pages,
-            ..
-        } = stage
-        else {
-            unreachable!("the preparation reserves");
-        };
-        kv.map_existing(2 * G, &pages[0]).map(drop)
+        let (kv, page) = stage.kv_and_page();
+        kv.map_existing(2 * G, page).map(drop)
     }),
     Operation::new(
         "Reservation::map_existing",
         "as a mirror",
         furnished,
         |stage| {
-            let Stage {
-                kv: Some(kv),
-                pages,
-                ..
-            } = stage
-            else {
-                unreachable!("the preparation reserves");
-            };
-            kv.map_existing(8 * G, &pages[0]).map(drop)
+            let (kv, page) = stage.kv_and_page();
+            kv.map_existing(8 * G, page).map(drop)
         },
     ),
     Operation::new(

@@ -113,6 +113,12 @@ impl Stage {
         self.kv.as_mut().expect("the preparation reserves")
     }
 
+    /// The reservation, and the first page that may be mapped in it.
+    pub fn kv_and_page(&mut self) -> (&mut Reservation, &Allocation) {
+        let kv = self.kv.as_mut().expect("the preparation reserves");
+        (kv, &self.pages[0])
+    }
+
     pub fn group(&mut self) -> &mut Group {
         let (group, _) = self.group.as_mut().expect("the preparation makes one");
         group

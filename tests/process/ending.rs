@@ -5,7 +5,8 @@ use std::sync::Mutex;
 
 use cuda_vmm::sim::Fault;
 
-use crate::scene::{Scene, Which};
+use crate::scene::Scene;
+use crate::support::which::Which;
 use crate::Case;
 
 pub const CASES: &[Case] = &[
@@ -19,16 +20,11 @@ pub const CASES: &[Case] = &[
         part: before_the_driver,
         wrote: |wrote| wrote.only("dropped at exit"),
     },
-    Case {
-        name: "never dropped: the process ends with 0",
-        part: never,
-        wrote: |wrote| wrote.only(""),
-    },
-    Case {
-        name: "dropped by the end of a thread that it is local to",
-        part: with_a_thread,
-        wrote: |wrote| wrote.only(""),
-    },
+    Case::silent("never dropped: the process ends with 0", never),
+    Case::silent(
+        "dropped by the end of a thread that it is local to",
+        with_a_thread,
+    ),
     Case {
         name: "a leak that nobody listens to is one line on standard error",
         part: unheard,
@@ -41,11 +37,10 @@ pub const CASES: &[Case] = &[
                 && lines[0].ends_with("failed with CUDA_ERROR_UNKNOWN (999)")
         },
     },
-    Case {
-        name: "a leak with standard error closed harms nobody",
-        part: unheard_and_closed,
-        wrote: |wrote| wrote.only(""),
-    },
+    Case::silent(
+        "a leak with standard error closed harms nobody",
+        unheard_and_closed,
+    ),
 ];
 
 /// What a program with a global reservation has.

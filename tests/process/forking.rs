@@ -11,35 +11,31 @@ use cuda_vmm::{
     Access, Allocation, AllocationProps, Closing, Driver, Error, Fence, Location, Reservation,
 };
 
-use crate::scene::{Scene, Which, FILLED};
+use crate::scene::{Scene, FILLED};
+use crate::support::which::Which;
 use crate::Case;
 
 pub const CASES: &[Case] = &[
-    Case {
-        name: "a forked child is answered ForkedChild, without a driver call",
-        part: everything_says_so,
-        wrote: |wrote| wrote.only(""),
-    },
-    Case {
-        name: "a forked child drops in silence and ends with 0",
-        part: dropping_is_silent,
-        wrote: |wrote| wrote.only(""),
-    },
-    Case {
-        name: "a forked child waits for no lock of its parent's threads",
-        part: locks_are_not_waited_for,
-        wrote: |wrote| wrote.only(""),
-    },
-    Case {
-        name: "what a background close left is the parent's, too",
-        part: a_failed_close_is_the_parents,
-        wrote: |wrote| wrote.only(""),
-    },
-    Case {
-        name: "a forked child may simulate a driver of its own",
-        part: a_driver_of_its_own,
-        wrote: |wrote| wrote.only(""),
-    },
+    Case::silent(
+        "a forked child is answered ForkedChild, without a driver call",
+        everything_says_so,
+    ),
+    Case::silent(
+        "a forked child drops in silence and ends with 0",
+        dropping_is_silent,
+    ),
+    Case::silent(
+        "a forked child waits for no lock of its parent's threads",
+        locks_are_not_waited_for,
+    ),
+    Case::silent(
+        "what a background close left is the parent's, too",
+        a_failed_close_is_the_parents,
+    ),
+    Case::silent(
+        "a forked child may simulate a driver of its own",
+        a_driver_of_its_own,
+    ),
 ];
 
 /// Forks; the child runs the closure and ends as a program does, destructors of the process included. Gives how it

@@ -17,15 +17,26 @@ use std::process::{ExitCode, Output};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use scene::Which;
+use support::which::Which;
 
 /// One case: a part to be played, and what its process must have come to.
 struct Case {
     name: &'static str,
     /// Played in a process of its own, on its only thread.
     part: fn(Which),
-    /// What the process must have written: nothing, unless the case says otherwise.
+    /// Whether that is what the process must have written.
     wrote: fn(&Wrote) -> bool,
+}
+
+impl Case {
+    /// One whose process must have written nothing.
+    const fn silent(name: &'static str, part: fn(Which)) -> Case {
+        Case {
+            name,
+            part,
+            wrote: |wrote| wrote.only(""),
+        }
+    }
 }
 
 /// What a process that ended with 0 wrote.

@@ -1,33 +1,12 @@
 //! A driver that is watched, and a reservation with something in it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use cuda_vmm::sim::{Interposer, Simulation, Snapshot};
 use cuda_vmm::sys::Library;
 use cuda_vmm::{Access, Allocation, AllocationProps, Device, Driver, Reservation};
 
-/// Which driver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// The simulated one.
-    Sim,
-    /// The machine's own.
-    Gpu,
-}
-
-impl Which {
-    pub const BOTH: [Which; 2] = [Which::Sim, Which::Gpu];
-}
-
-impl fmt::Display for Which {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Which::Sim => "sim",
-            Which::Gpu => "gpu",
-        })
-    }
-}
+use crate::support::which::Which;
 
 /// Fields are dropped in this order: the reservation, the page, the driver.
 pub struct Scene {

@@ -35,7 +35,8 @@ use std::sync::Mutex;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use side::{Side, Which};
+use side::Side;
+use support::which::Which;
 
 /// A test, and a part that tests start processes for.
 type Case = (&'static str, fn(&Side));

@@ -1,6 +1,5 @@
 //! One process's side: its driver, and what it holds.
 
-use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,33 +7,8 @@ use cuda_vmm::sim::Simulation;
 use cuda_vmm::{Access, AllocationProps, Device, Driver, HandleType, Reservation};
 
 use crate::support::simcuda::Simcuda;
+use crate::support::which::Which;
 use crate::surroundings::{open_fds, soon, Other};
-
-/// Which driver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    Sim,
-    Gpu,
-}
-
-impl Which {
-    pub const BOTH: [Which; 2] = [Which::Sim, Which::Gpu];
-
-    pub fn named(name: &str) -> Which {
-        let which = Which::BOTH.into_iter();
-        let mut named = which.filter(|which| which.to_string() == name);
-        named.next().expect("the name of a driver")
-    }
-}
-
-impl fmt::Display for Which {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Which::Sim => "sim",
-            Which::Gpu => "gpu",
-        })
-    }
-}
 
 pub struct Side {
     pub which: Which,

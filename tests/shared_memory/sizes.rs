@@ -3,8 +3,9 @@
 use cuda_vmm::share::wire::{pair, SocketKind};
 use cuda_vmm::{Access, Reservation};
 
-use crate::side::{Side, Which};
+use crate::side::Side;
 use crate::span::{attached_read_only, checked, made, receive, send, stdin, write_all};
+use crate::support::which::Which;
 use crate::surroundings::{open_fds, Other};
 use crate::{Case, Part};
 

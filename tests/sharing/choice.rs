@@ -1,9 +1,9 @@
 //! Which kind of handle: every refusal that means "not here" falls back, and nothing else does.
 
-use cuda_vmm::share::Unavailable;
+use cuda_vmm::share::{Choice, Unavailable};
 use cuda_vmm::sim::{Fault, SimDevice, Simulation, SimulationBuilder};
 use cuda_vmm::sys::{CUmemAllocationHandleType, CUresult, Call};
-use cuda_vmm::{Code, Error, HandleType};
+use cuda_vmm::{Code, Device, Error, HandleType};
 
 use crate::rig::Rig;
 
@@ -13,6 +13,17 @@ const POSIX: CUmemAllocationHandleType =
 
 fn with_imex() -> SimulationBuilder {
     Simulation::builder().imex_channel(true)
+}
+
+/// The call answers this once, where all kinds of handles are to be had.
+fn failing_once(call: Call, code: CUresult) -> Rig {
+    let rig = Rig::with(with_imex());
+    rig.sim.inject(Fault::on(call).code(code)).unwrap();
+    rig
+}
+
+fn choose(device: &Device) -> Result<Choice, Error> {
+    device.choose_handle_type(&HandleType::DEFAULT_ORDER)
 }
 
 fn is_clean(rig: &Rig) {
@@ -27,10 +38,7 @@ fn is_clean(rig: &Rig) {
 #[test]
 fn the_first_that_works_is_taken() {
     let rig = Rig::with(with_imex());
-    let choice = rig
-        .device()
-        .choose_handle_type(&HandleType::DEFAULT_ORDER)
-        .unwrap();
+    let choice = choose(rig.device()).unwrap();
     assert_eq!(choice.handle_type(), Some(HandleType::Fabric));
     assert_eq!(choice.refusals(), []);
     assert_eq!(choice.to_string(), "FABRIC handle");
@@ -46,10 +54,7 @@ fn the_first_that_works_is_taken() {
 fn without_an_imex_channel_although_the_device_claims_it() {
     let rig = Rig::new();
     assert_eq!(rig.device().capabilities().unwrap().fabric, Some(true));
-    let choice = rig
-        .device()
-        .choose_handle_type(&HandleType::DEFAULT_ORDER)
-        .unwrap();
+    let choice = choose(rig.device()).unwrap();
     assert_eq!(choice.handle_type(), Some(HandleType::PosixFd));
     let [refusal] = choice.refusals() else {
         panic!("{choice}");
@@ -90,12 +95,8 @@ fn codes_that_mean_not_here() {
             Call::cuMemImportFromShareableHandle,
         ),
     ] {
-        let rig = Rig::with(with_imex());
-        rig.sim.inject(Fault::on(call).code(code)).unwrap();
-        let choice = rig
-            .device()
-            .choose_handle_type(&HandleType::DEFAULT_ORDER)
-            .unwrap();
+        let rig = failing_once(call, code);
+        let choice = choose(rig.device()).unwrap();
         assert_eq!(choice.handle_type(), Some(HandleType::PosixFd));
         let [refusal] = choice.refusals() else {
             panic!("{choice}");
@@ -121,12 +122,8 @@ fn codes_that_do_not() {
             Call::cuMemExportToShareableHandle,
             Call::cuMemImportFromShareableHandle,
         ] {
-            let rig = Rig::with(with_imex());
-            rig.sim.inject(Fault::on(call).code(code)).unwrap();
-            let error = rig
-                .device()
-                .choose_handle_type(&HandleType::DEFAULT_ORDER)
-                .unwrap_err();
+            let rig = failing_once(call, code);
+            let error = choose(rig.device()).unwrap_err();
             assert_eq!(error.code(), Some(code.into()), "{call}: {error}");
             assert!(!matches!(error, Error::Unshareable { .. }), "{error:?}");
             is_clean(&rig);
@@ -145,9 +142,7 @@ fn a_fabric_that_is_not_ready_is_asked_again() {
         CUresult::CUDA_ERROR_SYSTEM_NOT_READY,
         CUresult::CUDA_ERROR_ILLEGAL_STATE,
     ] {
-        let rig = Rig::with(with_imex());
-        let fault = Fault::on(Call::cuMemExportToShareableHandle).code(code);
-        rig.sim.inject(fault).unwrap();
+        let rig = failing_once(Call::cuMemExportToShareableHandle, code);
         let error = rig
             .device()
             .require_handle_type(HandleType::Fabric)
@@ -166,10 +161,7 @@ fn created_but_never_exported() {
         .refuse_export(FABRIC, CUresult::CUDA_ERROR_INVALID_VALUE)
         .refuse_create(POSIX, CUresult::CUDA_ERROR_NOT_SUPPORTED);
     let rig = Rig::with(with_imex().device(device));
-    let choice = rig
-        .device()
-        .choose_handle_type(&HandleType::DEFAULT_ORDER)
-        .unwrap();
+    let choice = choose(rig.device()).unwrap();
     assert_eq!(choice.handle_type(), None);
     assert_eq!(
         choice.to_string(),
@@ -192,11 +184,7 @@ fn what_was_found_out_is_kept_until_it_is_forgotten() {
             .device(SimDevice::new()),
     );
     let created = || rig.sim.calls_of(Call::cuMemCreate);
-    let choose = |device: usize| {
-        rig.devices[device]
-            .choose_handle_type(&HandleType::DEFAULT_ORDER)
-            .unwrap()
-    };
+    let choose = |device: usize| choose(&rig.devices[device]).unwrap();
     let first = choose(0);
     assert_eq!(created(), 1);
     assert_eq!(choose(0), first);

@@ -10,6 +10,7 @@ mod export;
 mod pair;
 mod pointers;
 mod real;
+mod untrue;
 
 #[allow(dead_code)] // What one test program does not need, another does.
 #[path = "../support/rig.rs"]

@@ -5,6 +5,7 @@
 //! have one.
 
 pub mod simcuda;
+pub mod which;
 
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, OnceLock};

@@ -1,8 +1,5 @@
 //! The exporter is the side that fails.
 
-use std::cell::RefCell;
-use std::path::PathBuf;
-
 use cuda_vmm::share::wire::faults::{self, Syscall};
 use cuda_vmm::share::wire::{send_parcel, Name, Parcel, Server, Step, WireError};
 use cuda_vmm::{Access, HandleType, Reservation};
@@ -11,36 +8,25 @@ use super::honest::{Honest, WELL};
 use super::span::furnished;
 use super::{connect, was_told, Faulty, Trouble, Way, Went};
 use crate::side::Side;
-use crate::surroundings::{soon, Folder};
+use crate::surroundings::soon;
 
 pub struct Stage<'a> {
     side: &'a Side,
     way: Way,
-    importer: RefCell<Option<Honest>>,
-    path: PathBuf,
-    _folder: Folder,
+    importer: Honest,
 }
 
 impl<'a> Stage<'a> {
     pub fn new(side: &'a Side, way: Way) -> Stage<'a> {
-        let folder = Folder::new();
-        let path = folder.0.join("name");
-        let importer = Honest::start(side, "takes", way, &path);
         Stage {
             side,
             way,
-            importer: RefCell::new(Some(importer)),
-            path,
-            _folder: folder,
+            importer: Honest::start(side, "takes", way),
         }
     }
 
-    fn importer<T>(&self, then: impl FnOnce(&mut Honest) -> T) -> T {
-        then(self.importer.borrow_mut().as_mut().unwrap())
-    }
-
     /// Exports, and hands over; and what the other side says, if it was asked.
-    fn share(&self, kv: &Reservation) -> (Result<(), Trouble>, Option<String>) {
+    fn share(&mut self, kv: &Reservation) -> (Result<(), Trouble>, Option<String>) {
         let export = || -> Result<Parcel, Trouble> {
             let exported = kv.export_span(0, kv.size(), HandleType::PosixFd, Access::ReadWrite)?;
             let (bytes, fds, _) = exported.into_parts();
@@ -48,21 +34,22 @@ impl<'a> Stage<'a> {
         };
         match self.way {
             Way::Socket => {
-                self.importer(Honest::go);
-                let socket = connect(&self.path);
+                self.importer.go();
+                let socket = connect(&self.importer.path);
                 // What fails before it is sent closes the socket.
                 let sent =
                     export().and_then(|parcel| Ok(send_parcel(socket, &parcel, Some(soon(20)))?));
-                (sent, Some(self.importer(Honest::said)))
+                (sent, Some(self.importer.said()))
             }
             Way::Server => {
-                let serve = |parcel| Server::builder(parcel).serve(&Name::file(&self.path));
+                let serve =
+                    |parcel| Server::builder(parcel).serve(&Name::file(&self.importer.path));
                 let server = match export().and_then(|parcel| Ok(serve(parcel)?)) {
                     Ok(server) => server,
                     Err(trouble) => return (Err(trouble), None),
                 };
-                self.importer(Honest::go);
-                let said = self.importer(Honest::said);
+                self.importer.go();
+                let said = self.importer.said();
                 let mut report = server.stop();
                 let refused = report.recent.pop_front().map(|refusal| refusal.error);
                 let went = refused.map_or(Ok(()), |error| {
@@ -76,7 +63,7 @@ impl<'a> Stage<'a> {
 }
 
 impl Faulty for Stage<'_> {
-    fn go(&self, fault: &dyn Fn()) -> Went {
+    fn go(&mut self, fault: &dyn Fn()) -> Went {
         let kv = furnished(self.side);
         fault();
         let (shared, said) = self.share(&kv);
@@ -90,8 +77,8 @@ impl Faulty for Stage<'_> {
         let calls = faults::stop();
         // Whoever asks for what is not served learns at once that it is not.
         let there = said.unwrap_or_else(|| {
-            self.importer(Honest::go);
-            self.importer(Honest::said)
+            self.importer.go();
+            self.importer.said()
         });
         Went { here, there, calls }
     }
@@ -115,12 +102,8 @@ impl Faulty for Stage<'_> {
             Err(error) => was_told(there, &error.to_string()),
         }
     }
-}
 
-impl Drop for Stage<'_> {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.importer.take().unwrap().ends();
-        }
+    fn end(self) {
+        self.importer.ends();
     }
 }

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, Write};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::span::{attach, check, furnished};
 use super::Way;
 use crate::side::Side;
 use crate::span::parcel;
-use crate::surroundings::{open_fds, soon, Other};
+use crate::surroundings::{open_fds, soon, Folder, Other};
 
 /// What it says when all went well.
 pub const WELL: &str = "well";
@@ -24,14 +24,24 @@ pub struct Honest {
     other: Other,
     /// Clients that its server has had to do with.
     clients: u64,
+    /// Where the two meet.
+    pub path: PathBuf,
+    _folder: Folder,
 }
 
 impl Honest {
-    pub fn start(side: &Side, part: &str, way: Way, path: &Path) -> Honest {
+    pub fn start(side: &Side, part: &str, way: Way) -> Honest {
+        let folder = Folder::new();
+        let path = folder.0.join("name");
         let role = format!("{part}|{}|{}", way.word(), path.display());
         let mut other = Other::with_stdin(&side.role(&role), Stdio::piped());
         assert_eq!(other.line(), "here");
-        Honest { other, clients: 0 }
+        Honest {
+            other,
+            clients: 0,
+            path,
+            _folder: folder,
+        }
     }
 
     fn tell(&mut self, line: &str) {

@@ -1,8 +1,6 @@
 //! The importer is the side that fails.
 
-use std::cell::RefCell;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 
 use cuda_vmm::share::wire::faults::{self, Syscall};
 use cuda_vmm::share::wire::{fetch, receive_parcel, Limits, Name, Received, WireError};
@@ -11,41 +9,30 @@ use super::honest::{Honest, WELL};
 use super::span::{attach, read};
 use super::{connect, was_told, Faulty, Trouble, Way, Went};
 use crate::side::Side;
-use crate::surroundings::{soon, Folder};
+use crate::surroundings::soon;
 
 pub struct Stage<'a> {
     side: &'a Side,
     way: Way,
-    exporter: RefCell<Option<Honest>>,
-    path: PathBuf,
-    _folder: Folder,
+    exporter: Honest,
 }
 
 impl<'a> Stage<'a> {
     pub fn new(side: &'a Side, way: Way) -> Stage<'a> {
-        let folder = Folder::new();
-        let path = folder.0.join("name");
-        let exporter = Honest::start(side, "gives", way, &path);
         Stage {
             side,
             way,
-            exporter: RefCell::new(Some(exporter)),
-            path,
-            _folder: folder,
+            exporter: Honest::start(side, "gives", way),
         }
-    }
-
-    fn exporter<T>(&self, then: impl FnOnce(&mut Honest) -> T) -> T {
-        then(self.exporter.borrow_mut().as_mut().unwrap())
     }
 
     fn receive(&self) -> Result<Received<OwnedFd>, WireError> {
         match self.way {
             Way::Socket => {
-                let socket = OwnedFd::from(connect(&self.path));
+                let socket = OwnedFd::from(connect(&self.exporter.path));
                 receive_parcel(socket, Limits::default(), Some(soon(20)))
             }
-            Way::Server => fetch(&Name::file(&self.path), soon(20)),
+            Way::Server => fetch(&Name::file(&self.exporter.path), soon(20)),
         }
     }
 
@@ -72,19 +59,19 @@ impl<'a> Stage<'a> {
 }
 
 impl Faulty for Stage<'_> {
-    fn go(&self, fault: &dyn Fn()) -> Went {
+    fn go(&mut self, fault: &dyn Fn()) -> Went {
         if self.way == Way::Socket {
-            self.exporter(Honest::go);
+            self.exporter.go();
         }
         fault();
         let here = self.take();
         let calls = faults::stop();
         let there = match self.way {
-            Way::Socket => self.exporter(Honest::said),
+            Way::Socket => self.exporter.said(),
             Way::Server => {
                 // A socket that could not be made or connected is no client: one that could is asked who is there.
                 let connected = calls.is_empty() || calls.contains(&Syscall::Getsockopt);
-                self.exporter(|exporter| exporter.said_of_client(connected))
+                self.exporter.said_of_client(connected)
             }
         };
         Went { here, there, calls }
@@ -108,12 +95,8 @@ impl Faulty for Stage<'_> {
             Err(error) => was_told(there, &error.to_string()),
         }
     }
-}
 
-impl Drop for Stage<'_> {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.exporter.take().unwrap().ends();
-        }
+    fn end(self) {
+        self.exporter.ends();
     }
 }

@@ -26,33 +26,33 @@ use crate::{Case, Part};
 /// The driver's calls can be made to fail on the simulated driver alone.
 pub const SIMULATED: &[Case] = &[
     ("faults::driver_calls_of_an_exporter_that_sends", |side| {
-        driver_calls(side, &exporter::Stage::new(side, Way::Socket))
+        driver_calls(side, exporter::Stage::new(side, Way::Socket))
     }),
     ("faults::driver_calls_of_an_exporter_that_serves", |side| {
-        driver_calls(side, &exporter::Stage::new(side, Way::Server))
+        driver_calls(side, exporter::Stage::new(side, Way::Server))
     }),
     (
         "faults::driver_calls_of_an_importer_that_receives",
-        |side| driver_calls(side, &importer::Stage::new(side, Way::Socket)),
+        |side| driver_calls(side, importer::Stage::new(side, Way::Socket)),
     ),
     ("faults::driver_calls_of_an_importer_that_fetches", |side| {
-        driver_calls(side, &importer::Stage::new(side, Way::Server))
+        driver_calls(side, importer::Stage::new(side, Way::Server))
     }),
 ];
 
 pub const CASES: &[Case] = &[
     ("faults::socket_calls_of_an_exporter_that_sends", |side| {
-        socket_calls(side, &exporter::Stage::new(side, Way::Socket))
+        socket_calls(side, exporter::Stage::new(side, Way::Socket))
     }),
     ("faults::socket_calls_of_an_exporter_that_serves", |side| {
-        socket_calls(side, &exporter::Stage::new(side, Way::Server))
+        socket_calls(side, exporter::Stage::new(side, Way::Server))
     }),
     (
         "faults::socket_calls_of_an_importer_that_receives",
-        |side| socket_calls(side, &importer::Stage::new(side, Way::Socket)),
+        |side| socket_calls(side, importer::Stage::new(side, Way::Socket)),
     ),
     ("faults::socket_calls_of_an_importer_that_fetches", |side| {
-        socket_calls(side, &importer::Stage::new(side, Way::Server))
+        socket_calls(side, importer::Stage::new(side, Way::Server))
     }),
 ];
 
@@ -124,13 +124,16 @@ struct Went {
 /// The side that fails.
 trait Faulty {
     /// Goes the whole way once. `fault` is called when all is prepared.
-    fn go(&self, fault: &dyn Fn()) -> Went;
+    fn go(&mut self, fault: &dyn Fn()) -> Went;
 
     /// What the other side may say when a driver call has failed here.
     fn told(&self, trouble: &Trouble, there: &str) -> bool;
 
     /// The same of a system call.
     fn heard(&self, failed: Syscall, here: &Result<(), WireError>, there: &str) -> bool;
+
+    /// Nothing is left at the other side.
+    fn end(self);
 }
 
 /// All that this side has; what is on the thread's stack of contexts belongs to no span.
@@ -154,7 +157,7 @@ fn in_time(since: Instant, what: &str) {
     assert!(took < Duration::from_secs(10), "{what} took {took:?}");
 }
 
-fn driver_calls(side: &Side, faulty: &dyn Faulty) {
+fn driver_calls(side: &Side, mut faulty: impl Faulty) {
     let sim = side.sim.as_ref().unwrap();
     let (mut tried, mut closes) = (0, 0);
     for code in CODES {
@@ -183,7 +186,7 @@ fn driver_calls(side: &Side, faulty: &dyn Faulty) {
                 Trouble::Wire(error) => panic!("{what}: {error}"),
             }
             leaves(side, &before, &what);
-            again(side, faulty, &before, &what);
+            again(side, &mut faulty, &before, &what);
             tried += 1;
         }
     }
@@ -191,18 +194,19 @@ fn driver_calls(side: &Side, faulty: &dyn Faulty) {
         0 < closes && closes < tried,
         "{closes} of {tried} in the close"
     );
+    faulty.end();
     println!("{tried} failing driver calls");
 }
 
 /// What failed works the next time.
-fn again(side: &Side, faulty: &dyn Faulty, before: &(usize, Option<Snapshot>), what: &str) {
+fn again(side: &Side, faulty: &mut impl Faulty, before: &(usize, Option<Snapshot>), what: &str) {
     let Went { here, there, .. } = faulty.go(&|| {});
     here.unwrap_or_else(|trouble| panic!("once more after {what}: {trouble:?}"));
     assert_eq!(there, honest::WELL, "once more after {what}");
     leaves(side, before, what);
 }
 
-fn socket_calls(side: &Side, faulty: &dyn Faulty) {
+fn socket_calls(side: &Side, mut faulty: impl Faulty) {
     let mut tried = 0;
     for errno in ERRNOS {
         for index in 0.. {
@@ -225,11 +229,12 @@ fn socket_calls(side: &Side, faulty: &dyn Faulty) {
             }
             assert!(faulty.heard(failed, &here, &there), "{what}");
             leaves(side, &before, &what);
-            again(side, faulty, &before, &what);
+            again(side, &mut faulty, &before, &what);
             tried += 1;
         }
     }
     assert!(tried >= 3 * 6, "{tried}");
+    faulty.end();
     println!("{tried} failing system calls");
 }
 

@@ -1,97 +1,18 @@
 //! Random programs on an elastic range, with driver calls that fail at random, against a model: a row of granules, each
 //! committed or not and with a byte that fills it, and what a second device may do.
 
+mod program;
+
 use std::cell::Cell;
 
 use cuda_vmm::sim::{Fault, SimDevice, Simulation};
-use cuda_vmm::sys::CUresult;
 use cuda_vmm::{Access, AllocationProps, Contents, Device, Driver, ElasticRange, Error, Fence};
 use libtest_mimic::{Completion, Failed, Trial};
-use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::case::caught;
 use crate::support;
-
-const GRANULES: usize = 64;
-
-#[derive(Debug, Clone)]
-enum Operation {
-    Commit(usize, usize),
-    Decommit(usize, usize),
-    Split(usize, usize),
-    Resize(usize),
-    Trim(usize),
-    Grant(Access),
-}
-
-#[derive(Debug, Clone)]
-struct Step {
-    operation: Operation,
-    /// Which of its driver calls fails, and with what.
-    fault: Option<(u64, CUresult)>,
-}
-
-#[derive(Debug, Clone)]
-struct Program {
-    least: u32,
-    more: u32,
-    cache: usize,
-    contents: Contents,
-    steps: Vec<Step>,
-}
-
-fn part() -> impl Strategy<Value = (usize, usize)> {
-    (
-        0..GRANULES,
-        prop_oneof![3 => 1usize..4, 2 => 1usize..16, 1 => 1usize..GRANULES],
-    )
-        .prop_map(|(start, size)| (start, size.min(GRANULES - start)))
-}
-
-fn operation() -> impl Strategy<Value = Operation> {
-    prop_oneof![
-        6 => part().prop_map(|(start, size)| Operation::Commit(start, size)),
-        5 => part().prop_map(|(start, size)| Operation::Decommit(start, size)),
-        3 => part().prop_map(|(start, size)| Operation::Split(start, size)),
-        2 => (0..=GRANULES).prop_map(Operation::Resize),
-        1 => (0usize..8).prop_map(Operation::Trim),
-        1 => prop_oneof![Just(Access::None), Just(Access::Read), Just(Access::ReadWrite)]
-            .prop_map(Operation::Grant),
-    ]
-}
-
-fn program(faults: bool) -> impl Strategy<Value = Program> {
-    let code = prop_oneof![
-        Just(CUresult::CUDA_ERROR_OUT_OF_MEMORY),
-        Just(CUresult::CUDA_ERROR_UNKNOWN),
-        Just(CUresult::CUDA_ERROR_NOT_PERMITTED),
-    ];
-    let fault = match faults {
-        true => prop_oneof![2 => Just(None), 1 => (1u64..12, code).prop_map(Some)].boxed(),
-        false => Just(None).boxed(),
-    };
-    let step = (operation(), fault).prop_map(|(operation, fault)| Step { operation, fault });
-    let contents = prop_oneof![
-        Just(Contents::Unspecified),
-        Just(Contents::Zeroed),
-        Just(Contents::ZeroedUnlessFresh)
-    ];
-    (
-        0u32..4,
-        0u32..4,
-        0usize..24,
-        contents,
-        prop::collection::vec(step, 1..40),
-    )
-        .prop_map(|(least, more, cache, contents, steps)| Program {
-            least,
-            more,
-            cache,
-            contents,
-            steps,
-        })
-}
+use program::{program, Operation, Program, Step, GRANULES};
 
 /// Where programs are played.
 struct World {

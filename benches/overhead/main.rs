@@ -5,117 +5,21 @@
 //! allocator.
 #![allow(clippy::undocumented_unsafe_blocks, missing_docs)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../tests/support/counting.rs"]
+mod counting;
+mod do_nothing;
+
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-use cuda_vmm::sys::{self, CUmemAccessDesc, CUmemAllocationProp, CUresult, Call, DriverCalls};
+use cuda_vmm::sys::{self, CUmemAccessDesc, CUmemAllocationProp, CUresult, DriverCalls};
 use cuda_vmm::{Access, AllocationProps, Driver, ElasticRange, MappingId, Reservation};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Answers SUCCESS to everything and does nothing.
-#[derive(Debug)]
-struct DoNothing;
+use counting::allocations;
+use do_nothing::DoNothing;
 
 const GRANULE: usize = 2 << 20;
-
-#[allow(non_snake_case)]
-unsafe impl DriverCalls for DoNothing {
-    fn provides(&self, _: Call) -> bool {
-        true
-    }
-    unsafe fn cuInit(&self, _: u32) -> CUresult {
-        CUresult::CUDA_SUCCESS
-    }
-    unsafe fn cuDriverGetVersion(&self, version: *mut i32) -> CUresult {
-        unsafe { *version = 13000 };
-        CUresult::CUDA_SUCCESS
-    }
-    unsafe fn cuDeviceGetCount(&self, count: *mut i32) -> CUresult {
-        unsafe { *count = 1 };
-        CUresult::CUDA_SUCCESS
-    }
-    unsafe fn cuDeviceGet(&self, device: *mut i32, ordinal: i32) -> CUresult {
-        unsafe { *device = ordinal };
-        CUresult::CUDA_SUCCESS
-    }
-    unsafe fn cuDeviceTotalMem_v2(&self, bytes: *mut usize, _: i32) -> CUresult {
-        unsafe { *bytes = 1 << 40 };
-        CUresult::CUDA_SUCCESS
-    }
-    unsafe fn cuMemGetAllocationGranularity(
-        &self,
-        granularity: *mut usize,
-        _: *const CUmemAllocationProp,
-        _: sys::CUmemAllocationGranularity_flags,
-    ) -> CUresult {
-        unsafe { *granularity = GRANULE };
-        CUresult::CUDA_SUCCESS
-    }
-    unsafe fn cuMemAddressReserve(
-        &self,
-        address: *mut u64,
-        size: usize,
-        _: usize,
-        _: u64,
-        _: u64,
-    ) -> CUresult {
-        // Two reservations never lie at the same addresses.
-        static NEXT: AtomicU64 = AtomicU64::new(1 << 40);
-        unsafe { *address = NEXT.fetch_add(size as u64, Ordering::Relaxed) };
-        CUresult::CUDA_SUCCESS
-    }
-    unsafe fn cuMemAddressFree(&self, _: u64, _: usize) -> CUresult {
-        CUresult::CUDA_SUCCESS
-    }
-    unsafe fn cuMemCreate(
-        &self,
-        handle: *mut u64,
-        _: usize,
-        _: *const CUmemAllocationProp,
-        _: u64,
-    ) -> CUresult {
-        unsafe { *handle = 1 };
-        CUresult::CUDA_SUCCESS
-    }
-    unsafe fn cuMemRelease(&self, _: u64) -> CUresult {
-        CUresult::CUDA_SUCCESS
-    }
-    unsafe fn cuMemMap(&self, _: u64, _: usize, _: usize, _: u64, _: u64) -> CUresult {
-        CUresult::CUDA_SUCCESS
-    }
-    unsafe fn cuMemUnmap(&self, _: u64, _: usize) -> CUresult {
-        CUresult::CUDA_SUCCESS
-    }
-    unsafe fn cuMemSetAccess(
-        &self,
-        _: u64,
-        _: usize,
-        _: *const CUmemAccessDesc,
-        _: usize,
-    ) -> CUresult {
-        CUresult::CUDA_SUCCESS
-    }
-}
 
 fn main() {
     println!("machine: {}, {}", processor(), std::env::consts::ARCH);
@@ -172,10 +76,10 @@ fn bookkeeping() {
     let driver = do_nothing();
     let (mut reservation, props) = reserve(&driver, 1 << 36);
     let raw: Arc<dyn DriverCalls> = driver.calls_raw().clone();
-    let (mut through, mut bare, mut allocations) =
+    let (mut through, mut bare, mut allocated) =
         (Vec::with_capacity(101), Vec::with_capacity(101), 0);
     for round in 0..101 {
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = allocations();
         let start = Instant::now();
         for pair in 0..PAIRS {
             let offset = pair % 1000 * GRANULE;
@@ -184,7 +88,7 @@ fn bookkeeping() {
         }
         through.push(start.elapsed().as_nanos() as f64 / PAIRS as f64);
         if round > 0 {
-            allocations += ALLOCATIONS.load(Ordering::Relaxed) - before;
+            allocated += allocations() - before;
         }
         let start = Instant::now();
         for pair in 0..PAIRS {
@@ -207,7 +111,7 @@ fn bookkeeping() {
         through - bare
     );
     println!(
-        "heap allocations in {} steady pairs: {allocations} (target 0)",
+        "heap allocations in {} steady pairs: {allocated} (target 0)",
         100 * PAIRS
     );
     reservation.close().expect("close");
@@ -236,9 +140,9 @@ fn elastic() {
         for granule in (0..4096).step_by(2) {
             range.commit(granule * GRANULE, GRANULE).expect("commit");
         }
-        let (mut figures, mut allocations) = (Vec::with_capacity(31), 0);
+        let (mut figures, mut allocated) = (Vec::with_capacity(31), 0);
         for round in 0..31 {
-            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            let before = allocations();
             let start = Instant::now();
             for pair in 0..PAIRS {
                 let offset = (pair * 74 % 4096 + 1) * GRANULE;
@@ -247,11 +151,11 @@ fn elastic() {
             }
             figures.push(start.elapsed().as_nanos() as f64 / PAIRS as f64);
             if round > 0 {
-                allocations += ALLOCATIONS.load(Ordering::Relaxed) - before;
+                allocated += allocations() - before;
             }
         }
         println!(
-            "do-nothing driver, commit + decommit {kind}: {:.0} ns; heap allocations in {} steady pairs: {allocations} (target 0)",
+            "do-nothing driver, commit + decommit {kind}: {:.0} ns; heap allocations in {} steady pairs: {allocated} (target 0)",
             median(figures),
             30 * PAIRS
         );
