@@ -15,11 +15,13 @@ impl Arena {
     /// [`allocate`](Self::allocate), and commits in the range what of the piece is not committed yet.
     ///
     /// Give the range back its memory with [`ElasticRange::decommit`] or [`ElasticRange::resize`] when the arena was
-    /// [reset](Self::reset).
+    /// [reset](Self::reset). The piece has an address; the range counts from its base. The pieces of a range that a
+    /// [group](crate::suspend) puts to sleep are where they were when it is awake again.
     ///
     /// ```
-    /// # use cuda_vmm::{sim::Simulation, Access, AllocationProps, Driver};
-    /// use cuda_vmm::{arena::{Arena, Extent, Fit}, ElasticRange};
+    /// # use cuda_vmm::{sim::Simulation, Driver};
+    /// use cuda_vmm::arena::{Arena, Extent, Fit};
+    /// use cuda_vmm::{Access, AllocationProps, ElasticRange};
     ///
     /// # let driver = Driver::simulated(&Simulation::new())?;
     /// # let device = driver.device(0)?;
@@ -30,6 +32,7 @@ impl Arena {
     /// let piece = arena.allocate_in(&mut range, 3 << 20, 256)?;
     /// assert_eq!(piece.address(), range.base());
     /// assert_eq!(range.committed_bytes(), 4 << 20);
+    /// range.write((piece.address() - range.base()) as usize, b"tokens")?;
     /// # range.close()?;
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```

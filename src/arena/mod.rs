@@ -149,7 +149,8 @@ impl Arena {
     /// Hands out `size` bytes at a multiple of `alignment`: a power of two, or 0 for none.
     ///
     /// These are addresses, whether or not there is memory beneath them. Over an [`ElasticRange`](crate::ElasticRange)
-    /// nothing is committed: use [`allocate_in`](Self::allocate_in), or commit what the piece lies in before it is used.
+    /// nothing is committed: use [`allocate_in`](Self::allocate_in), or commit what the piece lies in, in whole granules,
+    /// before it is used.
     ///
     /// # Errors
     ///
@@ -177,6 +178,12 @@ impl Arena {
     }
 
     /// Begins anew: all cursors at the start, nothing freed. Pieces handed out before are forgotten.
+    ///
+    /// Memory stays as it is. What is handed out again holds what it held, also in an [`ElasticRange`] that promises
+    /// zeroes: these are promised of what is newly committed. To give the memory back, or to have zeroes, decommit in
+    /// between, as with [`resize(0)`](crate::ElasticRange::resize).
+    ///
+    /// [`ElasticRange`]: crate::ElasticRange
     pub fn reset(&mut self) {
         self.extents.iter_mut().for_each(|filled| filled.cursor = 0);
         self.begin_anew();

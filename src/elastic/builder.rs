@@ -45,7 +45,7 @@ impl ElasticRangeBuilder {
     }
 
     /// Who may do what with everything that is committed: granted with every block that is made, now or later. As
-    /// [`ReservationBuilder::access`].
+    /// [`ReservationBuilder::access`]. Nobody may do anything, if this is not called.
     pub fn access(mut self, location: impl Into<Location>, access: Access) -> Self {
         self.reservation = self.reservation.access(location, access);
         self
@@ -69,7 +69,7 @@ impl ElasticRangeBuilder {
         self
     }
 
-    /// What bytes hold when they are committed.
+    /// What bytes hold when they are committed: [`Contents::Unspecified`], if this is not called.
     pub fn contents(mut self, contents: Contents) -> Self {
         self.contents = contents;
         self

@@ -104,8 +104,8 @@ pub struct ElasticRange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Contents {
-    /// Anything that the driver gives, or that these or other bytes of this same range held before. Never bytes of
-    /// another range.
+    /// The default: anything that the driver gives, or that these or other bytes of this same range held before. Never
+    /// bytes of another range.
     #[default]
     Unspecified,
     /// Zeroes, written by a device that may. Costs a fill of what is newly committed, at the speed of the memory.

@@ -138,6 +138,9 @@ impl Snapshot {
     }
 
     /// Whether no address and no memory is left, whatever becomes of contexts, streams and events.
+    ///
+    /// A member that sleeps still has its addresses: whether its memory is gone, the handles tell. A driver retains a
+    /// device's context from its first use to its end, so that a snapshot from before differs from one after.
     pub fn holds_no_memory(&self) -> bool {
         self.reservations.is_empty()
             && self.mappings.is_empty()

@@ -18,10 +18,13 @@ impl Member for ElasticRange {}
 /// What is to become of the contents of a member's memory while it is suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backup {
-    /// They go with the memory. Resumed, it reads as zero; but for allocations of the caller's
-    /// ([`map_existing`](Reservation::map_existing)), which are not given back and keep what they hold.
+    /// They go with the memory. Resumed, it is the driver's new memory, and reads as zero, as such memory was measured
+    /// to, without exception; NVIDIA documents no promise, and nothing is filled, also not in a range that promises
+    /// [zeroes](crate::Contents::Zeroed) of what is committed. Allocations of the caller's
+    /// ([`map_existing`](Reservation::map_existing)) are not given back and keep what they hold.
     None,
-    /// They are copied to memory of the host, and back.
+    /// They are copied to memory of the host, and back. Where no device may read them, or write them, one is granted
+    /// that for the time of the copy.
     Host,
 }
 

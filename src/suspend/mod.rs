@@ -71,9 +71,11 @@
 //! | [`map_existing`](Reservation::map_existing) | the allocation is unmapped, held, and mapped again, at all of its mirrors | stay | stay |
 //!
 //! Importers keep memory that was exported; resumed, the member has other memory than they. It has to be exported again.
-//! A [`MappingId`](crate::MappingId) names the same mapping as
-//! before. An elastic range lets go of what it has cached, and keeps what is committed. What was mapped inside of the
-//! reservation by raw calls, past this crate, is unmapped and lost.
+//! A [`MappingId`](crate::MappingId) names the same mapping as before. What was mapped inside of the reservation by raw
+//! calls, past this crate, is unmapped and lost.
+//!
+//! An elastic range lets go of what it has cached, and keeps its blocks whole: what goes, and is copied if contents are
+//! kept, is what it [retains](crate::ElasticRange::retained_bytes), which may be more than what is committed.
 //!
 //! # Host memory
 //!

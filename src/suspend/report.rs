@@ -50,7 +50,8 @@ pub struct Incomplete<R> {
     pub error: Error,
     /// What was done before.
     pub done: R,
-    /// The members that were chosen and are as they were.
+    /// The members that were chosen and are as they were. Empty where the operation was refused before any driver call:
+    /// then nothing was done.
     pub left: Vec<MemberId>,
 }
 
