@@ -13,11 +13,12 @@ mod refused;
 mod world;
 
 use cuda_vmm::sim::Fault;
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use cuda_vmm::sys::{CUresult, Call};
+use libfuzzer_sys::arbitrary::{self, Arbitrary, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use world::{Setting, World};
 
-#[derive(Debug, Arbitrary)]
+#[derive(Debug)]
 enum Op {
     Commit(u8, u8),
     Decommit(u8, u8),
@@ -38,15 +39,16 @@ enum Op {
     Unready(u8, u8, u8),
 }
 
-/// Calls that fail: from which one on, how many, and with what.
+/// Calls that fail: of which kind, from which one on, how many, and with what.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 struct Failing {
+    kind: u8,
     nth: u8,
     times: u8,
     out_of_memory: bool,
 }
 
-#[derive(Debug, Arbitrary)]
+#[derive(Debug)]
 struct Step {
     op: Op,
     fault: Option<Failing>,
@@ -58,6 +60,35 @@ struct Program {
     steps: Vec<Step>,
     /// What fails while the range is closed.
     closing: Option<Failing>,
+}
+
+/// In few bytes, since inputs are short for long. One step in four has a fault.
+impl<'a> Arbitrary<'a> for Step {
+    fn arbitrary(bytes: &mut Unstructured<'a>) -> arbitrary::Result<Step> {
+        let kind: u8 = bytes.arbitrary()?;
+        let (first, second) = bytes.arbitrary()?;
+        let op = match kind % 16 {
+            0..=3 => Op::Commit(first, second),
+            4 | 5 => Op::Decommit(first, second),
+            6 => Op::DecommitAfter(first, second),
+            7 | 8 => Op::Split(first, second),
+            9 | 10 => Op::Resize(first),
+            11 => Op::Trim(first),
+            12 | 13 => Op::Allocate(first, second),
+            14 => Op::Policy(first),
+            _ => match second % 4 {
+                0 => Op::Ask((first, bytes.arbitrary()?), bytes.arbitrary()?),
+                1 => Op::BadRange(second / 4, first, bytes.arbitrary()?, bytes.arbitrary()?),
+                2 => Op::BadLength(first, bytes.arbitrary()?),
+                _ => Op::Unready(second / 4, first, bytes.arbitrary()?),
+            },
+        };
+        let fault = match kind / 16 % 4 {
+            3 => Some(bytes.arbitrary()?),
+            _ => None,
+        };
+        Ok(Step { op, fault })
+    }
 }
 
 fuzz_target!(|program: Program| {
@@ -94,12 +125,18 @@ fuzz_target!(|program: Program| {
 
 impl Failing {
     fn fault(self) -> Fault {
-        use cuda_vmm::sys::CUresult;
         let code = match self.out_of_memory {
             true => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
             false => CUresult::CUDA_ERROR_NOT_PERMITTED,
         };
-        let fault = Fault::any_nth(1 + u64::from(self.nth) % 24).code(code);
+        let nth = u64::from(self.nth);
+        // What gives memory back is made to fail as often as all else, for the sake of what undoes.
+        let fault = match self.kind % 4 {
+            0 => Fault::on(Call::cuMemRelease).nth(1 + nth % 4),
+            1 => Fault::on(Call::cuMemUnmap).nth(1 + nth % 4),
+            _ => Fault::any_nth(1 + nth % 24),
+        };
+        let fault = fault.code(code);
         match self.times % 8 {
             0..=4 => fault,
             5 => fault.times(2),

@@ -150,7 +150,7 @@ impl World {
                 let anew = done.is_none_or(|done| done.from_cache == 0)
                     && self.kv.cached_bytes() == 0
                     && before.cached() > 0;
-                if anew && (self.faulty || !fits) {
+                if anew && (self.faulty || self.stuck || !fits) {
                     assert!(fits_without_cache);
                     self.model.cache.clear();
                 } else {
