@@ -25,11 +25,16 @@ enum Loss {
 }
 
 impl World {
-    /// So many granules from this one on, one at least, cut at the end of the range.
+    /// So many granules from this one on, one at least, cut at the end of the range. Every second part is small, so that
+    /// blocks are cut.
     pub fn part(&self, start: u8, len: u8) -> Range<usize> {
         let size = self.model.committed.len();
         let start = start as usize % size;
-        start..(start + 1 + len as usize % size).min(size)
+        let len = match len % 2 {
+            0 => len as usize / 2 % 8,
+            _ => len as usize % size,
+        };
+        start..(start + 1 + len).min(size)
     }
 
     pub fn play(&mut self, step: Step) {

@@ -58,7 +58,7 @@ impl World {
     pub fn new(setting: &Setting) -> World {
         let least = 1 << (setting.least % 5);
         let greatest = least << (setting.more % 5);
-        let size = least * (1 + setting.slots as usize % 96);
+        let size = least * (1 + setting.slots as usize % 48);
         let g = if setting.large_granules {
             2 << 20
         } else {
@@ -69,7 +69,7 @@ impl World {
             Contents::Zeroed,
             Contents::ZeroedUnlessFresh,
         ];
-        let memory = 1 + setting.memory as usize % (2 * size);
+        let memory = 1 + size / 2 + setting.memory as usize % (2 * size);
         // Of a device's memory the last byte cannot be had.
         let device = || {
             SimDevice::new()
