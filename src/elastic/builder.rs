@@ -64,6 +64,11 @@ impl ElasticRangeBuilder {
 
     /// How many bytes of blocks that are no longer needed are kept for the next commit instead of being released. None,
     /// if this is not called. Kept blocks are still the device's memory: see [`trim`](ElasticRange::trim).
+    ///
+    /// A block that was exported [by the range's reservation](ElasticRange::reservation) is never kept, nor one that
+    /// somebody in this process holds. One that was exported by its address, by
+    /// [`Allocation::retain`](crate::Allocation::retain) or [`SpanSource`](crate::share::SpanSource), is not told from
+    /// others once these are gone, while descriptors of it may be open: with such exports, do without a cache.
     pub fn cache(mut self, bytes: usize) -> Self {
         self.cache = bytes;
         self
@@ -103,7 +108,7 @@ impl ElasticRangeBuilder {
     /// Before any driver call but the questions for granularities and for the device's total memory:
     /// [`Error::ZeroSize`], [`Error::BlockNotPowerOfTwo`], [`Error::BlockBelowGranularity`],
     /// [`Error::BlocksOutOfOrder`], [`Error::Misaligned`] (the size must be a multiple of the least block),
-    /// [`Error::CacheBeyondMemory`]. Else as [`ReservationBuilder::reserve`].
+    /// [`Error::CacheBeyondMemory`], [`Error::BadAlignment`]. Else as [`ReservationBuilder::reserve`].
     #[doc(alias = "cuMemAddressReserve")]
     pub fn reserve(self) -> Result<ElasticRange> {
         let granularity = self.props.granularity()?.minimum();
@@ -140,6 +145,11 @@ impl ElasticRangeBuilder {
             return Err(Error::ZeroSize {
                 what: What::ReservationSize,
             });
+        }
+        // Behind the alignment that the blocks need it would not be seen.
+        let alignment = self.alignment;
+        if alignment != 0 && !alignment.is_power_of_two() {
+            return Err(Error::BadAlignment { alignment });
         }
         let (least, greatest) = self
             .blocks

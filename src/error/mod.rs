@@ -373,7 +373,7 @@ pub enum Error {
     NotCommitted {
         /// The range asked for, as offsets.
         asked: Range<usize>,
-        /// The first bytes in it that are not committed.
+        /// The first bytes in it that are not committed; of a resize, those that the range would end behind.
         gap: Range<usize>,
     },
     /// There is not enough memory to commit a range, which is as it was before. What its cache held was released before

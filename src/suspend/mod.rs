@@ -58,9 +58,10 @@
 //!
 //! | what is held elsewhere | what suspending says |
 //! |---|---|
-//! | an export by fabric handles in this process: an [`ExportedSpan`](crate::share::ExportedSpan), or its [`Kept`](crate::share::Kept) | [`Error::Held`] |
-//! | an [`Allocation`](crate::Allocation) or a [`SpanSource`](crate::share::SpanSource) that was retained of memory that had been exported, or that was exported itself; this process's own import of what it exported | [`Error::Held`] |
+//! | an export by fabric handles of the member in this process: an [`ExportedSpan`](crate::share::ExportedSpan), or its [`Kept`](crate::share::Kept) | [`Error::Held`] |
+//! | an [`Allocation`](crate::Allocation) or a [`SpanSource`](crate::share::SpanSource) that was retained of memory that had been exported by the member; this process's own import of what it exported | [`Error::Held`] |
 //! | a file descriptor that is open still, here, in a [`Server`](crate::share::wire::Server) or in another process, and imports elsewhere | nothing: they keep the memory, which is counted in [`still_held`](Suspended::still_held), as all memory is that was exported since it was created, even where all descriptors are closed by then |
+//! | what was exported by its address: of an allocation or a [`SpanSource`](crate::share::SpanSource) that was retained before the member had exported it, the spans, handles and descriptors | nothing: they keep the memory, which is counted in [`given_back`](Suspended::given_back) |
 //! | an allocation retained of memory that was never exported, or counts taken by raw calls | nothing: they keep the memory, which is counted in [`given_back`](Suspended::given_back) |
 //!
 //! # Whose memory goes
@@ -210,7 +211,8 @@ impl Group {
     ///
     /// [`Error::NoSuchMember`], [`Error::Suspended`].
     pub fn remove<M: Member>(&mut self, key: &Key<M>) -> Result<M> {
-        self.awake(key.id)?;
+        // A member that is lent as this is the only one that can be taken out as this.
+        self.get(key)?;
         let slot = self.slots.remove(&key.id.number);
         slot.and_then(|slot| M::from_any(slot.member))
             .ok_or(Error::NoSuchMember)

@@ -17,9 +17,10 @@ pub struct Suspended {
     pub already: Vec<MemberId>,
     /// Memory that went: its mappings and all counts of it that this crate knows of are gone.
     pub given_back: usize,
-    /// Memory that was taken out but may be there still: a caller's allocation that was mapped (counted once, however
-    /// often it was), and memory that was ever exported, which open descriptors and imports keep. Whether any is open
-    /// is not known; if none is, it went like the rest.
+    /// Memory that was taken out but may be there still: a caller's allocation that was mapped (counted once in each
+    /// member, however often it was), and memory that was ever exported, which open descriptors and imports keep.
+    /// Whether any is open is not known; if none is, it went like the rest. Memory that was exported by its address
+    /// counts here only where that is known still: see [what holds the memory](super#what-holds-the-memory-all-the-same).
     pub still_held: usize,
     /// Contents that were copied to the host.
     pub copied: usize,

@@ -166,6 +166,11 @@ fn block_sizes(machine: &Machine) {
         "block size 1048576 is below the granularity 2097152 bytes (2 MiB)",
     );
     #[allow(clippy::reversed_empty_ranges)] // The mistake in question.
+    says(
+        &refused(machine, builder().alignment(3 * g)),
+        &Error::BadAlignment { alignment: 3 * g },
+        &format!("{}", Error::BadAlignment { alignment: 3 * g }),
+    );
     let upside_down = builder().blocks(8 * g..=4 * g);
     says(
         &refused(machine, upside_down),

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use cuda_vmm::sim::Fault;
 use cuda_vmm::suspend::{Backup, Group, Select};
 use cuda_vmm::sys::Call;
-use cuda_vmm::{reset_leak_hook, set_leak_hook, Error};
+use cuda_vmm::{reset_leak_hook, set_leak_hook, Access, ElasticRange, Error};
 
 use crate::ground::Ground;
 use crate::scene::Pair;
@@ -37,6 +37,10 @@ pub const SIMULATED: &[Case] = &[
         host_memory_that_stays,
     ),
     ("a driver that is gone is silent", a_driver_that_is_gone),
+    (
+        "a key that fits no longer takes nothing out",
+        a_key_that_fits_no_longer,
+    ),
 ];
 
 fn asleep(ground: &Ground) -> Pair {
@@ -228,4 +232,24 @@ fn a_driver_that_is_gone(ground: &Ground) {
     drop(pair);
     reset_leak_hook();
     assert_eq!(sim.misuses(), []);
+}
+
+/// Half closed, an elastic range is a reservation.
+fn a_key_that_fits_no_longer(ground: &Ground) {
+    let (sim, g) = (ground.sim.as_ref().unwrap(), ground.g);
+    let mut range = ElasticRange::builder(8 * g, &ground.props())
+        .access(ground.device(), Access::ReadWrite)
+        .reserve()
+        .unwrap();
+    range.commit(0, 2 * g).unwrap();
+    let mut group = Group::new(&ground.driver);
+    let key = group.add(range, "cache", Backup::None).unwrap();
+    sim.inject(Fault::on(Call::cuMemUnmap)).unwrap();
+    let mut unclosed = group.close().unwrap_err();
+    let before = sim.snapshot();
+    let error = unclosed.group.remove(&key).unwrap_err();
+    assert!(matches!(error, Error::NoSuchMember), "{error:?}");
+    assert_eq!(sim.snapshot(), before);
+    assert_eq!(unclosed.group.members().count(), 1);
+    unclosed.group.close().unwrap();
 }
