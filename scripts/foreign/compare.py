@@ -67,7 +67,7 @@ def first_growths(bench):
                              capture_output=True, text=True, timeout=SECONDS, check=False)
         ours += [float(line.split("\t")[1]) for line in one.stdout.splitlines() if line.startswith("first growth\t")]
         other = peers.elsewhere("first", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
-        theirs += [other[name] for name in other if name == "first growth"]
+        theirs += other.values()
     return {name: statistics.median(times) for name, times in ((GROWN, ours), (GROWN_TORCH, theirs)) if times}
 
 

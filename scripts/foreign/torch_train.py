@@ -56,7 +56,7 @@ def mib(size):
 
 class Vmm:
     def __init__(self, path):
-        self.library = ctypes.CDLL(path)
+        self.symbols = ctypes.CDLL(path)
         for name, result, arguments in (
             ("suspend", ctypes.c_int64, (ctypes.c_int,)),
             ("resume", ctypes.c_int, ()),
@@ -64,12 +64,12 @@ class Vmm:
             ("bytes", ctypes.c_int64, (ctypes.c_int,)),
             ("error", ctypes.c_size_t, (ctypes.c_char_p, ctypes.c_size_t)),
         ):
-            function = getattr(self.library, "cuda_vmm_" + name)
+            function = getattr(self.symbols, "cuda_vmm_" + name)
             function.restype, function.argtypes = result, arguments
 
     def error(self):
         text = ctypes.create_string_buffer(4096)
-        self.library.cuda_vmm_error(text, len(text))
+        self.symbols.cuda_vmm_error(text, len(text))
         return text.value.decode(errors="replace")
 
     def answer(self, value):
@@ -78,16 +78,16 @@ class Vmm:
         return value
 
     def suspend(self, keep):
-        return self.answer(self.library.cuda_vmm_suspend(1 if keep else 0))
+        return self.answer(self.symbols.cuda_vmm_suspend(1 if keep else 0))
 
     def resume(self):
-        self.answer(self.library.cuda_vmm_resume())
+        self.answer(self.symbols.cuda_vmm_resume())
 
     def trim(self):
-        return self.answer(self.library.cuda_vmm_trim())
+        return self.answer(self.symbols.cuda_vmm_trim())
 
     def counts(self):
-        return [self.answer(self.library.cuda_vmm_bytes(which)) for which in range(3)]
+        return [self.answer(self.symbols.cuda_vmm_bytes(which)) for which in range(3)]
 
 
 # ---- another process, which wants memory ----

@@ -169,7 +169,7 @@ fn block_sizes(machine: &Machine) {
     says(
         &refused(machine, builder().alignment(3 * g)),
         &Error::BadAlignment { alignment: 3 * g },
-        &format!("{}", Error::BadAlignment { alignment: 3 * g }),
+        "alignment 6291456 is not a power of two: use 0 for the driver's choice, or 8388608",
     );
     let upside_down = builder().blocks(8 * g..=4 * g);
     says(

@@ -27,15 +27,18 @@ impl Granted {
 
     /// The strongest right that any place has: the process has one page table for all of them.
     pub(super) fn strongest(&self) -> Rights {
-        let rights = self.0.iter().map(|(_, rights)| *rights);
-        rights.max().unwrap_or(Rights::None)
+        self.strongest_where(|_| true)
     }
 
     /// The strongest right that the host has, by whichever name.
     pub(super) fn of_host(&self) -> Rights {
-        let host = self.0.iter().filter(|(place, _)| place.is_host());
-        let rights = host.map(|(_, rights)| *rights);
-        rights.max().unwrap_or(Rights::None)
+        self.strongest_where(Place::is_host)
+    }
+
+    fn strongest_where(&self, counts: impl Fn(Place) -> bool) -> Rights {
+        let counted = self.0.iter().filter(|(place, _)| counts(*place));
+        let rights = counted.map(|(_, rights)| *rights);
+        rights.max().unwrap_or_default()
     }
 
     /// Those that have any access, in order.

@@ -131,9 +131,10 @@ impl State {
 
     fn at_once(&mut self, call: Call, work: Work) -> Answer {
         let device = self.working_device()?;
-        self.prepare(device, work)?;
+        let task = self.prepare(device, work)?;
         self.survives(call, work)?;
-        self.execute(device, work)
+        self.perform(task);
+        Ok(())
     }
 
     /// Checked when it is given to the stream, as the driver does, and again when its turn comes.
@@ -142,23 +143,28 @@ impl State {
         let stream = self.resolve_stream(call, stream, current)?;
         let device = self.stream_device(stream)?;
         self.healthy(device)?;
-        self.prepare(device, work)?;
+        let task = self.prepare(device, work)?;
         self.survives(call, work)?;
-        if self.defers(stream) {
-            self.enqueue(stream, work);
-            return Ok(());
+        match self.defers(stream) {
+            true => self.enqueue(stream, work),
+            false => self.perform(task),
         }
-        self.execute(device, work)
+        Ok(())
     }
 
-    /// Does a piece of work, or nothing of it.
+    /// Does a piece of work whose turn has come, or nothing of it.
     pub(super) fn execute(&mut self, device: usize, work: Work) -> Answer {
-        match self.prepare(device, work)? {
+        let task = self.prepare(device, work)?;
+        self.perform(task);
+        Ok(())
+    }
+
+    fn perform(&mut self, task: Task) {
+        match task {
             Task::Move { to, from, size } => self.backend.copy(&to, &from, size),
             Task::Fill { to, value } => self.backend.fill(&to, value),
             Task::Nothing => {}
         }
-        Ok(())
     }
 
     /// Refuses what a real driver does not refuse, but dies of.
