@@ -27,7 +27,6 @@ mod ordinary;
 mod register;
 mod reserve;
 mod share;
-mod space;
 mod store;
 mod streams;
 mod survey;
@@ -37,6 +36,7 @@ use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::PoisonError;
 
 use crate::fork;
+use crate::space::Space;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::sys::{
@@ -57,7 +57,6 @@ use contexts::Context;
 use map::Mapping;
 use ordinary::Ordinary;
 use register::Registered;
-use space::Space;
 use store::Identity;
 use streams::{Event, Stream};
 
