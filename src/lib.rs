@@ -175,6 +175,7 @@ mod mapping;
 mod pages;
 #[cfg(all(test, shuttle, feature = "sim"))]
 mod permuted;
+pub mod pool;
 mod props;
 mod range;
 mod recipe;
