@@ -6,16 +6,16 @@ import types
 
 def install():
     """Makes `torch`, `torch.distributed` and `sglang.srt.utils` importable, as empty as the file allows."""
-    torch = _module("torch", uint8=object(), dtype=object, Tensor=object, device=_Device)
-    torch.distributed = _module("torch.distributed", ProcessGroup=object)
+    torch = module("torch", uint8=object(), dtype=object, Tensor=object, device=_Device)
+    torch.distributed = module("torch.distributed", ProcessGroup=object)
     install_sglang()
 
 
 def install_sglang():
     """Makes `sglang.srt.utils` importable, for a machine that has PyTorch itself."""
-    _module("sglang")
-    _module("sglang.srt")
-    _module("sglang.srt.utils", log_info_on_rank0=lambda logger, text: logger.info(text))
+    module("sglang")
+    module("sglang.srt")
+    module("sglang.srt.utils", log_info_on_rank0=lambda logger, text: logger.info(text))
 
 
 class _Device:
@@ -23,8 +23,9 @@ class _Device:
         self.type, self.index = kind, index
 
 
-def _module(name, **contents):
-    module = types.ModuleType(name)
-    module.__dict__.update(contents)
-    sys.modules[name] = module
-    return module
+def module(name, **contents):
+    """Makes a module of this name importable, with these contents."""
+    made = types.ModuleType(name)
+    made.__dict__.update(contents)
+    sys.modules[name] = made
+    return made
