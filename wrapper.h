@@ -74,10 +74,12 @@ struct CallTable {
     CALL(cuMemcpyDtoHAsync_v2);
     CALL(cuMemcpyDtoDAsync_v2);
     CALL(cuMemsetD8Async);
+    CALL(cuMemcpy2DAsync_v2);
 
     /* Memory of the host that the devices reach */
     CALL(cuMemHostRegister_v2);
     CALL(cuMemHostUnregister);
+    CALL(cuMemHostGetDevicePointer_v2);
 
     /* Streams and events */
     CALL(cuStreamCreate);
@@ -89,4 +91,7 @@ struct CallTable {
     CALL(cuEventRecord);
     CALL(cuEventSynchronize);
     CALL(cuEventQuery);
+    CALL(cuStreamWaitEvent);
+    CALL(cuStreamWriteValue32_v2);
+    CALL(cuLaunchHostFunc);
 };

@@ -6,7 +6,9 @@
 
 use std::ffi::{c_uint, c_void};
 
-use cuda_vmm::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUresult, CUstream, CUuuid, Call};
+use cuda_vmm::sys::{
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUresult, CUstream, CUuuid, Call, CUDA_MEMCPY2D,
+};
 
 use crate::calls::*;
 
@@ -41,7 +43,10 @@ alias! {
     cuMemcpyHtoDAsync = cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, size: usize, stream: CUstream);
     cuMemcpyDtoHAsync = cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, size: usize, stream: CUstream);
     cuMemcpyDtoDAsync = cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream);
+    cuMemcpy2DAsync = cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: CUstream);
     cuMemHostRegister = cuMemHostRegister_v2(memory: *mut c_void, size: usize, flags: c_uint);
+    cuMemHostGetDevicePointer = cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, memory: *mut c_void, flags: c_uint);
+    cuStreamWriteValue32 = cuStreamWriteValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: c_uint);
     cuStreamDestroy = cuStreamDestroy_v2(stream: CUstream);
     cuEventDestroy = cuEventDestroy_v2(event: CUevent);
 }

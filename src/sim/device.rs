@@ -19,6 +19,7 @@ pub struct SimDevice {
     pub(super) minimum: usize,
     pub(super) recommended: usize,
     pub(super) uuid: Option<[u8; 16]>,
+    pub(super) stream_memory_operations: bool,
     attributes: BTreeMap<u32, i32>,
     create_refusals: Vec<Refused>,
     export_refusals: Vec<Refused>,
@@ -46,6 +47,7 @@ impl SimDevice {
             minimum: GRANULE,
             recommended: GRANULE,
             uuid: None,
+            stream_memory_operations: true,
             attributes: BTreeMap::new(),
             create_refusals: Vec::new(),
             export_refusals: Vec::new(),
@@ -76,6 +78,13 @@ impl SimDevice {
     /// device is which.
     pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
         self.uuid = Some(uuid);
+        self
+    }
+
+    /// Whether a stream can write words. Where it cannot, `cuStreamWriteValue32` is `NOT_SUPPORTED`, and the attributes
+    /// that say so read 0.
+    pub fn stream_memory_operations(mut self, supported: bool) -> Self {
+        self.stream_memory_operations = supported;
         self
     }
 
@@ -125,7 +134,13 @@ impl SimDevice {
         if let Some(value) = self.attributes.get(&attribute.0) {
             return Some(*value);
         }
-        h200(attribute, ordinal)
+        match attribute {
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1
+            | CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V2 => {
+                Some(self.stream_memory_operations.into())
+            }
+            _ => h200(attribute, ordinal),
+        }
     }
 }
 
@@ -145,6 +160,7 @@ fn h200(attribute: CUdevice_attribute, ordinal: usize) -> Option<i32> {
     Some(match attribute {
         A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK => 1024,
         A::CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
+        A::CU_DEVICE_ATTRIBUTE_MAX_PITCH => i32::MAX,
         A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE => 1_980_000,
         A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => 132,
         A::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY => 1,
@@ -154,6 +170,7 @@ fn h200(attribute: CUdevice_attribute, ordinal: usize) -> Option<i32> {
         A::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING => 1,
         A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => 9,
         A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => 0,
+        A::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM => 1,
         A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => 1,
         A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED => 1,
         A::CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED => 1,

@@ -14,10 +14,10 @@ use std::fmt;
 
 use crate::code::Code;
 use crate::sys::{
-    CUcontext, CUctx_st, CUdevice_attribute, CUevent, CUevent_st, CUmemAccessDesc,
+    CUcontext, CUctx_st, CUdevice_attribute, CUevent, CUevent_st, CUhostFn, CUmemAccessDesc,
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
-    CUmemLocation, CUmemRangeHandleType, CUpointer_attribute, CUresult, CUstream, CUstream_st,
-    CUuuid, Call,
+    CUmemLocation, CUmemRangeHandleType, CUmemorytype, CUpointer_attribute, CUresult, CUstream,
+    CUstream_st, CUuuid, Call, CUDA_MEMCPY2D,
 };
 
 use super::place::Place;
@@ -117,6 +117,21 @@ pub enum Value {
     Location(CUmemLocation),
     /// A device's UUID.
     Uuid([u8; 16]),
+    /// A copy of rows.
+    Rows {
+        /// The base address of the target.
+        to: u64,
+        /// The bytes from one row of the target to the next.
+        to_pitch: usize,
+        /// The base address of the source.
+        from: u64,
+        /// The bytes from one row of the source to the next.
+        from_pitch: usize,
+        /// The bytes of a row that are copied.
+        width: usize,
+        /// The number of rows.
+        rows: usize,
+    },
 }
 
 impl fmt::Display for CallRecord {
@@ -160,6 +175,17 @@ impl fmt::Display for Value {
                 )
             }
             Value::Location(location) => write!(f, "{{{}}}", Shown(location)),
+            Value::Rows {
+                to,
+                to_pitch,
+                from,
+                from_pitch,
+                width,
+                rows,
+            } => write!(
+                f,
+                "{{{rows} rows of {width}, from {from:#x} by {from_pitch}, to {to:#x} by {to_pitch}}}"
+            ),
             Value::Uuid(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
         }
     }
@@ -219,8 +245,28 @@ plain! {
         compression: value.allocFlags.compressionType,
         rdma: value.allocFlags.gpuDirectRDMACapable,
     };
+    CUhostFn, value => match value {
+        Some(function) => Value::Pointer(function as usize),
+        None => Value::Null,
+    };
     CUmemAccessDesc, value => Value::Access(value);
     CUmemLocation, value => Value::Location(value);
+    CUDA_MEMCPY2D, value => Value::Rows {
+        to: base(value.dstMemoryType, value.dstHost as u64, value.dstDevice),
+        to_pitch: value.dstPitch,
+        from: base(value.srcMemoryType, value.srcHost as u64, value.srcDevice),
+        from_pitch: value.srcPitch,
+        width: value.WidthInBytes,
+        rows: value.Height,
+    };
+}
+
+/// The base of one side of a copy of rows.
+fn base(kind: CUmemorytype, host: u64, device: u64) -> u64 {
+    match kind {
+        CUmemorytype::CU_MEMORYTYPE_HOST => host,
+        _ => device,
+    }
 }
 
 macro_rules! behind_pointer {
@@ -240,7 +286,7 @@ macro_rules! behind_pointer {
     )*};
 }
 behind_pointer!(mut: c_int, u64, usize, CUuuid, CUmemAllocationProp, *mut CUctx_st, *mut CUstream_st, *mut CUevent_st);
-behind_pointer!(const: CUmemAllocationProp, CUmemAccessDesc, CUmemLocation);
+behind_pointer!(const: CUmemAllocationProp, CUmemAccessDesc, CUmemLocation, CUDA_MEMCPY2D);
 
 /// The recorded calls.
 #[derive(Debug)]

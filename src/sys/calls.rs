@@ -7,10 +7,10 @@
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use super::{
-    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemAccessDesc,
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUhostFn, CUmemAccessDesc,
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
     CUmemGenericAllocationHandle, CUmemLocation, CUmemRangeHandleType, CUpointer_attribute,
-    CUresult, CUstream, CUuuid, CallTable,
+    CUresult, CUstream, CUuuid, CallTable, CUDA_MEMCPY2D,
 };
 
 /// Calls the given macro with the whole list of driver calls: `name(argument: type, ...);` for each.
@@ -79,9 +79,11 @@ macro_rules! for_each_call {
             cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, size: usize, stream: CUstream);
             cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream);
             cuMemsetD8Async(to: CUdeviceptr, value: u8, size: usize, stream: CUstream);
+            cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: CUstream);
 
             cuMemHostRegister_v2(memory: *mut c_void, size: usize, flags: c_uint);
             cuMemHostUnregister(memory: *mut c_void);
+            cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, memory: *mut c_void, flags: c_uint);
 
             cuStreamCreate(stream: *mut CUstream, flags: c_uint);
             cuStreamDestroy_v2(stream: CUstream);
@@ -92,6 +94,9 @@ macro_rules! for_each_call {
             cuEventRecord(event: CUevent, stream: CUstream);
             cuEventSynchronize(event: CUevent);
             cuEventQuery(event: CUevent);
+            cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
+            cuStreamWriteValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: c_uint);
+            cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void);
         }
     };
 }
@@ -126,7 +131,7 @@ macro_rules! declare {
         ///
         /// An implementation must behave as the driver documents each call: write only behind output pointers and
         /// within the stated lengths, not unwind, and not keep a host pointer after it returned (but for the
-        /// asynchronous copies, until the stream has passed them).
+        /// asynchronous copies and host functions, until the stream has passed them).
         #[allow(non_snake_case, clippy::too_many_arguments)]
         pub unsafe trait DriverCalls: Send + Sync + 'static {
             /// Whether this driver has the call at all.

@@ -12,6 +12,12 @@ pub struct CUctx_st {
 pub type CUcontext = *mut CUctx_st;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct CUarray_st {
+    _unused: [u8; 0],
+}
+pub type CUarray = *mut CUarray_st;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct CUevent_st {
     _unused: [u8; 0],
 }
@@ -52,6 +58,24 @@ impl CUevent_flags_enum {
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct CUevent_flags_enum(pub ::std::os::raw::c_uint);
 pub use self::CUevent_flags_enum as CUevent_flags;
+impl CUevent_wait_flags_enum {
+    pub const CU_EVENT_WAIT_DEFAULT: CUevent_wait_flags_enum = CUevent_wait_flags_enum(0);
+    pub const CU_EVENT_WAIT_EXTERNAL: CUevent_wait_flags_enum = CUevent_wait_flags_enum(1);
+}
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUevent_wait_flags_enum(pub ::std::os::raw::c_uint);
+pub use self::CUevent_wait_flags_enum as CUevent_wait_flags;
+impl CUstreamWriteValue_flags_enum {
+    pub const CU_STREAM_WRITE_VALUE_DEFAULT: CUstreamWriteValue_flags_enum =
+        CUstreamWriteValue_flags_enum(0);
+    pub const CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER: CUstreamWriteValue_flags_enum =
+        CUstreamWriteValue_flags_enum(1);
+}
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUstreamWriteValue_flags_enum(pub ::std::os::raw::c_uint);
+pub use self::CUstreamWriteValue_flags_enum as CUstreamWriteValue_flags;
 impl CUdevice_attribute_enum {
     pub const CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: CUdevice_attribute_enum =
         CUdevice_attribute_enum(1);
@@ -346,6 +370,18 @@ impl CUpointer_attribute_enum {
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct CUpointer_attribute_enum(pub ::std::os::raw::c_uint);
 pub use self::CUpointer_attribute_enum as CUpointer_attribute;
+impl CUmemorytype_enum {
+    pub const CU_MEMORYTYPE_HOST: CUmemorytype_enum = CUmemorytype_enum(1);
+    pub const CU_MEMORYTYPE_DEVICE: CUmemorytype_enum = CUmemorytype_enum(2);
+    pub const CU_MEMORYTYPE_ARRAY: CUmemorytype_enum = CUmemorytype_enum(3);
+    pub const CU_MEMORYTYPE_UNIFIED: CUmemorytype_enum = CUmemorytype_enum(4);
+}
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemorytype_enum(pub ::std::os::raw::c_uint);
+pub use self::CUmemorytype_enum as CUmemorytype;
+pub type CUhostFn =
+    ::std::option::Option<unsafe extern "C" fn(userData: *mut ::std::os::raw::c_void)>;
 impl cudaError_enum {
     pub const CUDA_SUCCESS: cudaError_enum = cudaError_enum(0);
     pub const CUDA_ERROR_INVALID_VALUE: cudaError_enum = cudaError_enum(1);
@@ -443,6 +479,74 @@ impl cudaError_enum {
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct cudaError_enum(pub ::std::os::raw::c_uint);
 pub use self::cudaError_enum as CUresult;
+#[repr(C)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUDA_MEMCPY2D_st {
+    pub srcXInBytes: usize,
+    pub srcY: usize,
+    pub srcMemoryType: CUmemorytype,
+    pub srcHost: *const ::std::os::raw::c_void,
+    pub srcDevice: CUdeviceptr,
+    pub srcArray: CUarray,
+    pub srcPitch: usize,
+    pub dstXInBytes: usize,
+    pub dstY: usize,
+    pub dstMemoryType: CUmemorytype,
+    pub dstHost: *mut ::std::os::raw::c_void,
+    pub dstDevice: CUdeviceptr,
+    pub dstArray: CUarray,
+    pub dstPitch: usize,
+    pub WidthInBytes: usize,
+    pub Height: usize,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CUDA_MEMCPY2D_st"][::std::mem::size_of::<CUDA_MEMCPY2D_st>() - 128usize];
+    ["Alignment of CUDA_MEMCPY2D_st"][::std::mem::align_of::<CUDA_MEMCPY2D_st>() - 8usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcXInBytes"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, srcXInBytes) - 0usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcY"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, srcY) - 8usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcMemoryType"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, srcMemoryType) - 16usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcHost"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, srcHost) - 24usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcDevice"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, srcDevice) - 32usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcArray"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, srcArray) - 40usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcPitch"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, srcPitch) - 48usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstXInBytes"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, dstXInBytes) - 56usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstY"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, dstY) - 64usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstMemoryType"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, dstMemoryType) - 72usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstHost"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, dstHost) - 80usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstDevice"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, dstDevice) - 88usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstArray"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, dstArray) - 96usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstPitch"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, dstPitch) - 104usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::WidthInBytes"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, WidthInBytes) - 112usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::Height"]
+        [::std::mem::offset_of!(CUDA_MEMCPY2D_st, Height) - 120usize];
+};
+impl Default for CUDA_MEMCPY2D_st {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type CUDA_MEMCPY2D_v2 = CUDA_MEMCPY2D_st;
+pub type CUDA_MEMCPY2D = CUDA_MEMCPY2D_v2;
 pub type CUmemGenericAllocationHandle_v1 = ::std::os::raw::c_ulonglong;
 pub type CUmemGenericAllocationHandle = CUmemGenericAllocationHandle_v1;
 impl CUmemAllocationHandleType_enum {
@@ -895,6 +999,12 @@ pub struct CallTable {
             arg4: *mut CUstream_st,
         ) -> cudaError_enum,
     >,
+    pub cuMemcpy2DAsync_v2: ::std::option::Option<
+        unsafe extern "C" fn(
+            arg1: *const CUDA_MEMCPY2D_st,
+            arg2: *mut CUstream_st,
+        ) -> cudaError_enum,
+    >,
     pub cuMemHostRegister_v2: ::std::option::Option<
         unsafe extern "C" fn(
             arg1: *mut ::std::os::raw::c_void,
@@ -904,6 +1014,13 @@ pub struct CallTable {
     >,
     pub cuMemHostUnregister: ::std::option::Option<
         unsafe extern "C" fn(arg1: *mut ::std::os::raw::c_void) -> cudaError_enum,
+    >,
+    pub cuMemHostGetDevicePointer_v2: ::std::option::Option<
+        unsafe extern "C" fn(
+            arg1: *mut ::std::os::raw::c_ulonglong,
+            arg2: *mut ::std::os::raw::c_void,
+            arg3: ::std::os::raw::c_uint,
+        ) -> cudaError_enum,
     >,
     pub cuStreamCreate: ::std::option::Option<
         unsafe extern "C" fn(
@@ -932,10 +1049,32 @@ pub struct CallTable {
         ::std::option::Option<unsafe extern "C" fn(arg1: *mut CUevent_st) -> cudaError_enum>,
     pub cuEventQuery:
         ::std::option::Option<unsafe extern "C" fn(arg1: *mut CUevent_st) -> cudaError_enum>,
+    pub cuStreamWaitEvent: ::std::option::Option<
+        unsafe extern "C" fn(
+            arg1: *mut CUstream_st,
+            arg2: *mut CUevent_st,
+            arg3: ::std::os::raw::c_uint,
+        ) -> cudaError_enum,
+    >,
+    pub cuStreamWriteValue32_v2: ::std::option::Option<
+        unsafe extern "C" fn(
+            arg1: *mut CUstream_st,
+            arg2: ::std::os::raw::c_ulonglong,
+            arg3: ::std::os::raw::c_uint,
+            arg4: ::std::os::raw::c_uint,
+        ) -> cudaError_enum,
+    >,
+    pub cuLaunchHostFunc: ::std::option::Option<
+        unsafe extern "C" fn(
+            arg1: *mut CUstream_st,
+            arg2: ::std::option::Option<unsafe extern "C" fn(arg1: *mut ::std::os::raw::c_void)>,
+            arg3: *mut ::std::os::raw::c_void,
+        ) -> cudaError_enum,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of CallTable"][::std::mem::size_of::<CallTable>() - 448usize];
+    ["Size of CallTable"][::std::mem::size_of::<CallTable>() - 488usize];
     ["Alignment of CallTable"][::std::mem::align_of::<CallTable>() - 8usize];
     ["Offset of field: CallTable::cuInit"][::std::mem::offset_of!(CallTable, cuInit) - 0usize];
     ["Offset of field: CallTable::cuDriverGetVersion"]
@@ -1026,26 +1165,36 @@ const _: () = {
         [::std::mem::offset_of!(CallTable, cuMemcpyDtoDAsync_v2) - 344usize];
     ["Offset of field: CallTable::cuMemsetD8Async"]
         [::std::mem::offset_of!(CallTable, cuMemsetD8Async) - 352usize];
+    ["Offset of field: CallTable::cuMemcpy2DAsync_v2"]
+        [::std::mem::offset_of!(CallTable, cuMemcpy2DAsync_v2) - 360usize];
     ["Offset of field: CallTable::cuMemHostRegister_v2"]
-        [::std::mem::offset_of!(CallTable, cuMemHostRegister_v2) - 360usize];
+        [::std::mem::offset_of!(CallTable, cuMemHostRegister_v2) - 368usize];
     ["Offset of field: CallTable::cuMemHostUnregister"]
-        [::std::mem::offset_of!(CallTable, cuMemHostUnregister) - 368usize];
+        [::std::mem::offset_of!(CallTable, cuMemHostUnregister) - 376usize];
+    ["Offset of field: CallTable::cuMemHostGetDevicePointer_v2"]
+        [::std::mem::offset_of!(CallTable, cuMemHostGetDevicePointer_v2) - 384usize];
     ["Offset of field: CallTable::cuStreamCreate"]
-        [::std::mem::offset_of!(CallTable, cuStreamCreate) - 376usize];
+        [::std::mem::offset_of!(CallTable, cuStreamCreate) - 392usize];
     ["Offset of field: CallTable::cuStreamDestroy_v2"]
-        [::std::mem::offset_of!(CallTable, cuStreamDestroy_v2) - 384usize];
+        [::std::mem::offset_of!(CallTable, cuStreamDestroy_v2) - 400usize];
     ["Offset of field: CallTable::cuStreamSynchronize"]
-        [::std::mem::offset_of!(CallTable, cuStreamSynchronize) - 392usize];
+        [::std::mem::offset_of!(CallTable, cuStreamSynchronize) - 408usize];
     ["Offset of field: CallTable::cuStreamQuery"]
-        [::std::mem::offset_of!(CallTable, cuStreamQuery) - 400usize];
+        [::std::mem::offset_of!(CallTable, cuStreamQuery) - 416usize];
     ["Offset of field: CallTable::cuEventCreate"]
-        [::std::mem::offset_of!(CallTable, cuEventCreate) - 408usize];
+        [::std::mem::offset_of!(CallTable, cuEventCreate) - 424usize];
     ["Offset of field: CallTable::cuEventDestroy_v2"]
-        [::std::mem::offset_of!(CallTable, cuEventDestroy_v2) - 416usize];
+        [::std::mem::offset_of!(CallTable, cuEventDestroy_v2) - 432usize];
     ["Offset of field: CallTable::cuEventRecord"]
-        [::std::mem::offset_of!(CallTable, cuEventRecord) - 424usize];
+        [::std::mem::offset_of!(CallTable, cuEventRecord) - 440usize];
     ["Offset of field: CallTable::cuEventSynchronize"]
-        [::std::mem::offset_of!(CallTable, cuEventSynchronize) - 432usize];
+        [::std::mem::offset_of!(CallTable, cuEventSynchronize) - 448usize];
     ["Offset of field: CallTable::cuEventQuery"]
-        [::std::mem::offset_of!(CallTable, cuEventQuery) - 440usize];
+        [::std::mem::offset_of!(CallTable, cuEventQuery) - 456usize];
+    ["Offset of field: CallTable::cuStreamWaitEvent"]
+        [::std::mem::offset_of!(CallTable, cuStreamWaitEvent) - 464usize];
+    ["Offset of field: CallTable::cuStreamWriteValue32_v2"]
+        [::std::mem::offset_of!(CallTable, cuStreamWriteValue32_v2) - 472usize];
+    ["Offset of field: CallTable::cuLaunchHostFunc"]
+        [::std::mem::offset_of!(CallTable, cuLaunchHostFunc) - 480usize];
 };

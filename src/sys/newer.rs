@@ -1,4 +1,4 @@
-//! Constants and types that came after CUDA 11.8's header, under the header's own names.
+//! Constants and types that came after CUDA 11.8's header, or that it names otherwise, under the header's own names.
 //!
 //! A build against an old header and one against a new header must offer the same API, so what is newer than the oldest
 //! supported header is declared here and left out of what is generated. Values are those of `cuda.h`; the version named
@@ -29,6 +29,10 @@ impl CUmemAllocationHandleType_enum {
 }
 
 impl CUdevice_attribute_enum {
+    /// Whether the first version of the stream memory operations is supported (12.0; 11.8 has it without `_V1`).
+    pub const CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1: Self = Self(92);
+    /// Whether the second version of those operations is supported with 64 bits (11.8; from 12.0 on without `_V2`).
+    pub const CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V2: Self = Self(122);
     /// Whether fabric handles are supported; says nothing of permission (12.3).
     pub const CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED: Self = Self(128);
     /// The NUMA node nearest to the device, or -1 (12.2).

@@ -11,12 +11,13 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU32, Ordering}; // Of memory that other processes share.
 
 use crate::sys::{
-    CUcontext, CUctx_st, CUdevice_attribute, CUevent, CUevent_st, CUmemAccessDesc,
+    CUcontext, CUctx_st, CUdevice_attribute, CUevent, CUevent_st, CUhostFn, CUmemAccessDesc,
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
     CUmemLocation, CUmemRangeHandleType, CUpointer_attribute, CUresult, CUstream, CUstream_st,
-    CUuuid,
+    CUuuid, CUDA_MEMCPY2D,
 };
 
 use super::{Answer, Refusal};
@@ -83,6 +84,20 @@ pub(super) struct Raw(*mut c_void);
 unsafe impl Send for Raw {}
 
 impl Raw {
+    pub(super) fn of(pointer: *mut c_void) -> Self {
+        Raw(pointer)
+    }
+
+    /// Memory of the host that a device's address means.
+    pub(super) fn at(address: u64) -> Self {
+        Raw(address as usize as *mut c_void)
+    }
+
+    /// So many bytes further on.
+    pub(super) fn behind(self, bytes: usize) -> Self {
+        Raw(self.pointer().wrapping_add(bytes).cast())
+    }
+
     pub(super) fn bits(self) -> usize {
         self.0 as usize
     }
@@ -111,6 +126,19 @@ impl Raw {
             let to = self.pointer().add(offset);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
+    }
+
+    pub(super) fn fill(self, value: u8, size: usize) {
+        // SAFETY: registered memory of the host, as long as the books say, for whose life its owner vouches.
+        unsafe { self.pointer().write_bytes(value, size) };
+    }
+
+    /// Writes a word that other threads and processes may look at meanwhile.
+    pub(super) fn store(self, value: u32) {
+        // SAFETY: as above; the address was found to be a multiple of 4, and a word that a device writes is read by
+        // atomic loads alone.
+        let word = unsafe { AtomicU32::from_ptr(self.pointer().cast()) };
+        word.store(value, Ordering::Release);
     }
 
     pub(super) fn put<T: Copy>(self, value: T) -> Answer {
@@ -185,6 +213,7 @@ forms! {
     CUcontext => Token: pointer => Token(pointer as usize as u64);
     CUstream => Token: pointer => Token(pointer as usize as u64);
     CUevent => Token: pointer => Token(pointer as usize as u64);
+    CUhostFn => CUhostFn: function => function;
     *mut c_void => Raw: pointer => Raw(pointer);
     *const c_void => Raw: pointer => Raw(pointer.cast_mut());
     *mut c_char => Out<c_char>: pointer => Out(pointer);
@@ -198,5 +227,6 @@ forms! {
     *mut *mut CUevent_st => Out<CUevent>: pointer => Out(pointer);
     *const CUmemAllocationProp => In<CUmemAllocationProp>: pointer => In(pointer);
     *const CUmemAccessDesc => In<CUmemAccessDesc>: pointer => In(pointer);
+    *const CUDA_MEMCPY2D => In<CUDA_MEMCPY2D>: pointer => In(pointer);
     *const CUmemLocation => In<CUmemLocation>: pointer => In(pointer);
 }

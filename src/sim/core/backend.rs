@@ -119,6 +119,14 @@ impl Backend {
         }
     }
 
+    /// Writes a word, which lies in one segment, as a whole.
+    pub(super) fn store(&mut self, to: &[Segment], value: u32) {
+        match self {
+            Backend::Memory(memory) => memory.store(to, value),
+            Backend::Ledger(ledger) => ledger.store(to, value),
+        }
+    }
+
     /// A file descriptor that keeps the memory; `None` where there is none to be had.
     pub(super) fn export(&self, store: &Store) -> Option<OwnedFd> {
         match self {

@@ -136,12 +136,18 @@ impl State {
 
     /// Breaks a context the way a fault on the device does. `false` if there is no such device.
     pub(super) fn poison(&mut self, device: usize) -> bool {
-        let Some(context) = self.contexts.get_mut(device) else {
+        if device >= self.contexts.len() {
             return false;
-        };
-        context.failed = Some(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
-        self.drop_pending_work(device);
+        }
+        self.lose_context(device);
+        self.run_streams();
         true
+    }
+
+    /// The same for a device that there is, without a look at what other streams can do now.
+    pub(super) fn lose_context(&mut self, device: usize) {
+        self.contexts[device].failed = Some(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        self.drop_pending_work(device);
     }
 
     fn current(&self) -> Option<Token> {

@@ -1,4 +1,4 @@
-//! Copies and fills: checked against the books, then done.
+//! Copies, fills and words: checked against the books, then done.
 
 use std::ops::Range;
 
@@ -7,27 +7,64 @@ use crate::sys::Call;
 use super::super::misuse::MisuseKind;
 use super::super::place::{Place, Rights};
 use super::abi::{Raw, Token};
+use super::queues::Item;
+use super::rows::Rows;
 use super::store::{End, Segment};
 use super::{demand, invalid, Answer, State};
+
+/// Where bytes begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spot {
+    /// In a buffer of the host.
+    Host(Raw),
+    /// At an address of the device's.
+    Device(u64),
+}
 
 /// What a stream can be given to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
-    /// From the host.
-    Upload { to: u64, from: Raw, size: u64 },
-    /// To the host.
-    Download { to: Raw, from: u64, size: u64 },
-    /// From one address to another.
-    Copy { to: u64, from: u64, size: u64 },
+    /// Bytes from one place to another.
+    Move { to: Spot, from: Spot, size: u64 },
+    /// The same, row by row.
+    Rows(Rows),
     /// The same byte everywhere.
     Fill { to: u64, value: u8, size: u64 },
+    /// One word, as a whole.
+    Word { to: u64, value: u32 },
 }
 
 /// Work whose ends were found.
 enum Task {
     Move { to: End, from: End, size: u64 },
-    Fill { to: Vec<Segment>, value: u8 },
+    Rows(Vec<Task>),
+    Fill { to: End, value: u8, size: u64 },
+    Word { to: End, value: u32 },
     Nothing,
+}
+
+impl Spot {
+    pub(super) fn address(self) -> u64 {
+        match self {
+            Spot::Host(buffer) => buffer.bits() as u64,
+            Spot::Device(address) => address,
+        }
+    }
+
+    /// So many bytes further on, which must be an address.
+    pub(super) fn behind(self, bytes: u64) -> Spot {
+        match self {
+            Spot::Host(buffer) => Spot::Host(buffer.behind(bytes as usize)),
+            Spot::Device(address) => Spot::Device(address + bytes),
+        }
+    }
+
+    fn on_device(self) -> Option<u64> {
+        match self {
+            Spot::Host(_) => None,
+            Spot::Device(address) => Some(address),
+        }
+    }
 }
 
 impl Work {
@@ -38,42 +75,81 @@ impl Work {
 
     /// The device addresses it touches, and what it needs to do there.
     fn ends(&self) -> impl Iterator<Item = (Range<u64>, Rights)> {
-        let (to, from) = match *self {
-            Work::Upload { to, .. } | Work::Fill { to, .. } => (Some(to), None),
-            Work::Download { from, .. } => (None, Some(from)),
-            Work::Copy { to, from, .. } => (Some(to), Some(from)),
-        };
-        let size = self.size();
-        let end = move |start: u64, needed| (start..start.saturating_add(size), needed);
-        let target = to.map(|to| end(to, Rights::ReadWrite));
-        let source = from.map(|from| end(from, Rights::Read));
-        target.into_iter().chain(source)
+        self.pieces().flat_map(|piece| {
+            let (to, from) = match piece {
+                Work::Move { to, from, .. } => (to.on_device(), from.on_device()),
+                Work::Fill { to, .. } | Work::Word { to, .. } => (Some(to), None),
+                Work::Rows(_) => (None, None),
+            };
+            let size = piece.size();
+            let end = move |start: u64, needed| (start..start.saturating_add(size), needed);
+            let target = to.map(|to| end(to, Rights::ReadWrite));
+            let source = from.map(|from| end(from, Rights::Read));
+            target.into_iter().chain(source)
+        })
     }
 
+    /// Each row of a copy of rows; anything else is one piece.
+    fn pieces(&self) -> impl Iterator<Item = Work> {
+        let work = *self;
+        let count = match work {
+            Work::Rows(rows) => rows.count,
+            _ => 1,
+        };
+        (0..count).map(move |index| match work {
+            Work::Rows(rows) => rows.row(index),
+            whole => whole,
+        })
+    }
+
+    /// The bytes of one piece.
     fn size(&self) -> u64 {
         match *self {
-            Work::Upload { size, .. }
-            | Work::Download { size, .. }
-            | Work::Copy { size, .. }
-            | Work::Fill { size, .. } => size,
+            Work::Move { size, .. } | Work::Fill { size, .. } => size,
+            Work::Word { .. } => size_of::<u32>() as u64,
+            Work::Rows(_) => 0,
         }
+    }
+}
+
+/// From the host.
+fn upload(to: u64, from: Raw, size: usize) -> Work {
+    Work::Move {
+        to: Spot::Device(to),
+        from: Spot::Host(from),
+        size: size as u64,
+    }
+}
+
+/// To the host.
+fn download(to: Raw, from: u64, size: usize) -> Work {
+    Work::Move {
+        to: Spot::Host(to),
+        from: Spot::Device(from),
+        size: size as u64,
+    }
+}
+
+/// From one address to another.
+fn copy(to: u64, from: u64, size: usize) -> Work {
+    Work::Move {
+        to: Spot::Device(to),
+        from: Spot::Device(from),
+        size: size as u64,
     }
 }
 
 impl State {
     pub(super) fn cuMemcpyHtoD_v2(&mut self, to: u64, from: Raw, size: usize) -> Answer {
-        let size = size as u64;
-        self.at_once(Call::cuMemcpyHtoD_v2, Work::Upload { to, from, size })
+        self.at_once(Call::cuMemcpyHtoD_v2, upload(to, from, size))
     }
 
     pub(super) fn cuMemcpyDtoH_v2(&mut self, to: Raw, from: u64, size: usize) -> Answer {
-        let size = size as u64;
-        self.at_once(Call::cuMemcpyDtoH_v2, Work::Download { to, from, size })
+        self.at_once(Call::cuMemcpyDtoH_v2, download(to, from, size))
     }
 
     pub(super) fn cuMemcpyDtoD_v2(&mut self, to: u64, from: u64, size: usize) -> Answer {
-        let size = size as u64;
-        self.at_once(Call::cuMemcpyDtoD_v2, Work::Copy { to, from, size })
+        self.at_once(Call::cuMemcpyDtoD_v2, copy(to, from, size))
     }
 
     pub(super) fn cuMemsetD8_v2(&mut self, to: u64, value: u8, size: usize) -> Answer {
@@ -88,9 +164,7 @@ impl State {
         size: usize,
         stream: Token,
     ) -> Answer {
-        let size = size as u64;
-        let work = Work::Upload { to, from, size };
-        self.in_order(Call::cuMemcpyHtoDAsync_v2, stream, work)
+        self.in_order(Call::cuMemcpyHtoDAsync_v2, stream, upload(to, from, size))
     }
 
     pub(super) fn cuMemcpyDtoHAsync_v2(
@@ -100,9 +174,7 @@ impl State {
         size: usize,
         stream: Token,
     ) -> Answer {
-        let size = size as u64;
-        let work = Work::Download { to, from, size };
-        self.in_order(Call::cuMemcpyDtoHAsync_v2, stream, work)
+        self.in_order(Call::cuMemcpyDtoHAsync_v2, stream, download(to, from, size))
     }
 
     pub(super) fn cuMemcpyDtoDAsync_v2(
@@ -112,9 +184,7 @@ impl State {
         size: usize,
         stream: Token,
     ) -> Answer {
-        let size = size as u64;
-        let work = Work::Copy { to, from, size };
-        self.in_order(Call::cuMemcpyDtoDAsync_v2, stream, work)
+        self.in_order(Call::cuMemcpyDtoDAsync_v2, stream, copy(to, from, size))
     }
 
     pub(super) fn cuMemsetD8Async(
@@ -137,16 +207,22 @@ impl State {
         Ok(())
     }
 
-    /// Checked when it is given to the stream, as the driver does, and again when its turn comes.
     fn in_order(&mut self, call: Call, stream: Token, work: Work) -> Answer {
-        let current = self.working_device()?;
-        let stream = self.resolve_stream(call, stream, current)?;
-        let device = self.stream_device(stream)?;
-        self.healthy(device)?;
+        let (stream, device) = self.working_stream(call, stream)?;
+        self.give(call, (stream, device), work)
+    }
+
+    /// Checked when it is given to the stream, as the driver does, and again when its turn comes.
+    pub(super) fn give(
+        &mut self,
+        call: Call,
+        (stream, device): (Token, usize),
+        work: Work,
+    ) -> Answer {
         let task = self.prepare(device, work)?;
         self.survives(call, work)?;
         match self.defers(stream) {
-            true => self.enqueue(stream, work),
+            true => self.enqueue(stream, Item::Work(work)),
             false => self.perform(task),
         }
         Ok(())
@@ -162,13 +238,25 @@ impl State {
     fn perform(&mut self, task: Task) {
         match task {
             Task::Move { to, from, size } => self.backend.copy(&to, &from, size),
-            Task::Fill { to, value } => self.backend.fill(&to, value),
+            Task::Rows(rows) => rows.into_iter().for_each(|row| self.perform(row)),
+            Task::Fill { to, value, size } => match to {
+                End::Device(segments) => self.backend.fill(&segments, value),
+                End::Host(buffer) => buffer.fill(value, size as usize),
+            },
+            Task::Word { to, value } => match to {
+                End::Device(segments) => self.backend.store(&segments, value),
+                End::Host(word) => word.store(value),
+            },
             Task::Nothing => {}
         }
     }
 
     /// Refuses what a real driver does not refuse, but dies of.
     fn survives(&mut self, call: Call, work: Work) -> Answer {
+        if let Work::Word { .. } = work {
+            // The device writes it itself, wherever it lies.
+            return Ok(());
+        }
         for (range, needed) in work.ends() {
             let start = range.start;
             if let Some(kind) = self.deadly(range, needed) {
@@ -199,52 +287,50 @@ impl State {
     /// Checks all that can be wrong with a piece of work.
     fn prepare(&self, device: usize, work: Work) -> Answer<Task> {
         let size = work.size();
-        if size == 0 {
-            return Ok(Task::Nothing);
-        }
-        let source = |at| self.device_end(device, at, size, Rights::Read);
-        let target = |at| self.device_end(device, at, size, Rights::ReadWrite);
+        let end = |spot, needed| match spot {
+            Spot::Host(buffer) => self.host_end(buffer, size, needed),
+            Spot::Device(address) => self.device_end(device, address, size, needed),
+        };
         Ok(match work {
-            Work::Upload { to, from, .. } => Task::Move {
-                to: End::Device(target(to)?),
-                from: self.host_end(from, size, Rights::Read)?,
-                size,
-            },
-            Work::Download { to, from, .. } => Task::Move {
-                to: self.host_end(to, size, Rights::ReadWrite)?,
-                from: End::Device(source(from)?),
-                size,
-            },
-            Work::Copy { to, from, .. } => Task::Move {
-                to: End::Device(target(to)?),
-                from: End::Device(source(from)?),
+            Work::Rows(_) => {
+                let rows = work.pieces().map(|row| self.prepare(device, row));
+                Task::Rows(rows.collect::<Answer<_>>()?)
+            }
+            _ if size == 0 => Task::Nothing,
+            Work::Move { to, from, .. } => Task::Move {
+                to: end(to, Rights::ReadWrite)?,
+                from: end(from, Rights::Read)?,
                 size,
             },
             Work::Fill { to, value, .. } => Task::Fill {
-                to: target(to)?,
+                to: end(Spot::Device(to), Rights::ReadWrite)?,
+                value,
+                size,
+            },
+            Work::Word { to, value } => Task::Word {
+                to: end(Spot::Device(to), Rights::ReadWrite)?,
                 value,
             },
         })
     }
 
-    /// The segments behind device addresses, all of them mapped and granted.
-    fn device_end(
-        &self,
-        device: usize,
-        address: u64,
-        size: u64,
-        needed: Rights,
-    ) -> Answer<Vec<Segment>> {
+    /// What lies behind device addresses: segments, all of them mapped and granted, or registered memory of the host.
+    fn device_end(&self, device: usize, address: u64, size: u64, needed: Rights) -> Answer<End> {
         let Some(end) = address.checked_add(size) else {
             return invalid();
         };
         if let Some((base, memory)) = self.ordinary_at(address) {
             demand(end <= base + memory.size)?;
             demand(memory.device == device || self.config.peers(device, memory.device))?;
-            return Ok(vec![memory.segment(base, address, size)]);
+            return Ok(End::Device(vec![memory.segment(base, address, size)]));
+        }
+        if self.mapping_at(address).is_none() {
+            self.demand_registered(address..end, needed)?;
+            return Ok(End::Host(Raw::at(address)));
         }
         let place = Place::Device(device as i32);
-        self.segments(address..end, |mapping| mapping.rights.of(place) >= needed)
+        let segments = self.segments(address..end, |mapping| mapping.rights.of(place) >= needed)?;
+        Ok(End::Device(segments))
     }
 
     /// A buffer of the host, which may be memory of ours if the process can touch it.
@@ -263,6 +349,12 @@ impl State {
         }
         self.segments(start..end, |mapping| mapping.rights.strongest() >= needed)?;
         Ok(End::Host(buffer))
+    }
+
+    /// Whether an address is one of device memory, or of registered memory.
+    pub(super) fn knows(&self, address: u64) -> bool {
+        let next = address.saturating_add(1);
+        self.is_ours(address..next) || self.registered_at(address).is_some()
     }
 
     /// Whether any address of the range is reserved, mapped or allocated here.

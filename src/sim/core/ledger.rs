@@ -91,6 +91,10 @@ impl Ledger {
         }
     }
 
+    pub(super) fn store(&mut self, to: &[Segment], value: u32) {
+        self.write(to, 0, &value.to_ne_bytes());
+    }
+
     pub(super) fn copy(&mut self, to: &End, from: &End, size: u64) {
         let mut buffer = vec![0; PAGE.min(size) as usize];
         let mut done = 0;

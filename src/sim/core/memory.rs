@@ -19,6 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use crate::sys::CUresult;
 
 use super::super::place::{Place, Rights};
+use super::abi::Raw;
 use super::arenas::{inaccessible, Arenas};
 use super::store::{End, Identity, Origin, Segment, Shared, Store};
 use super::{Answer, Refusal};
@@ -133,6 +134,12 @@ impl Memory {
             let at = segment.address as *mut libc::c_void;
             // SAFETY: the segment was found mapped with the right to write.
             unsafe { libc::memset(at, value.into(), segment.size as usize) };
+        }
+    }
+
+    pub(super) fn store(&mut self, to: &[Segment], value: u32) {
+        for segment in to {
+            Raw::at(segment.address).store(value);
         }
     }
 

@@ -20,18 +20,21 @@ mod contexts;
 mod copy;
 mod devices;
 mod fabric;
+mod host_function;
 mod ledger;
 mod map;
 mod memory;
 mod ordinary;
+mod queues;
 mod register;
 mod reserve;
+mod rows;
 mod share;
 mod store;
 mod streams;
 mod survey;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::PoisonError;
 
@@ -40,10 +43,10 @@ use crate::space::Space;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::sys::{
-    for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemAccessDesc,
-    CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
-    CUmemGenericAllocationHandle, CUmemLocation, CUmemRangeHandleType, CUpointer_attribute,
-    CUresult, CUstream, CUuuid, Call, DriverCalls,
+    for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUhostFn,
+    CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemRangeHandleType,
+    CUpointer_attribute, CUresult, CUstream, CUuuid, Call, DriverCalls, CUDA_MEMCPY2D,
 };
 
 use super::builder::SimulationBuilder;
@@ -56,9 +59,10 @@ use backend::Backend;
 use contexts::Context;
 use map::Mapping;
 use ordinary::Ordinary;
+use queues::Stream;
 use register::Registered;
 use store::Identity;
-use streams::{Event, Stream};
+use streams::Event;
 
 /// What a call comes to: nothing more to say, or why not.
 type Answer<T = ()> = Result<T, Refusal>;
@@ -128,6 +132,8 @@ struct State {
     streams: BTreeMap<Token, Stream>,
     events: BTreeMap<Token, Event>,
     issued_tokens: u64,
+    /// The streams that have a host function to call, for the thread that holds the lock to call.
+    due: VecDeque<Token>,
     misuses: Vec<Misuse>,
     /// Threads in a call that blocks.
     waiting: usize,
@@ -159,6 +165,9 @@ impl Core {
         if self.deinitialized.load(Ordering::Acquire) {
             return refuse(CUresult::CUDA_ERROR_DEINITIALIZED);
         }
+        if host_function::is_inside() {
+            return refuse(CUresult::CUDA_ERROR_NOT_PERMITTED);
+        }
         match (call, self.initialized.load(Ordering::Acquire)) {
             (Call::cuInit | Call::cuDriverGetVersion, 0) => Ok(()),
             (_, since) if since == u64::from(fork::current()) + 1 => Ok(()),
@@ -173,10 +182,16 @@ impl Core {
         }
         let mut state = self.state();
         let code = loop {
-            match body(&mut state) {
+            let answer = body(&mut state);
+            let waits = answer == Err(Refusal::NotYet) && state.due.is_empty();
+            state = match waits {
+                true => self.wait(state),
+                false => self.call_due(state),
+            };
+            match answer {
                 Ok(()) => break CUresult::CUDA_SUCCESS,
                 Err(Refusal::Code(code)) => break code,
-                Err(Refusal::NotYet) => state = self.wait(state),
+                Err(Refusal::NotYet) => {}
             }
             if let Err(Refusal::Code(code)) = self.gate(call) {
                 break code;
@@ -200,6 +215,23 @@ impl Core {
         state
     }
 
+    /// Calls the host functions that became due under this lock, without the lock, and lets their streams go on.
+    fn call_due<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        // Taken before the lock is let go, so that each thread calls what it has made due, and nothing else.
+        let mut due = std::mem::take(&mut state.due);
+        while let Some(stream) = due.pop_front() {
+            if let Some(function) = state.take_function(stream) {
+                self.moved.notify_all();
+                drop(state);
+                function.call();
+                state = self.state();
+            }
+            state.function_returned(stream);
+            due.append(&mut state.due);
+        }
+        state
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // No call panics by intent; after a panic the books are still the best account there is.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -207,7 +239,9 @@ impl Core {
 
     /// Changes something that a blocked call may be waiting for.
     fn stir<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let result = change(&mut self.state());
+        let mut state = self.state();
+        let result = change(&mut state);
+        drop(self.call_due(state));
         self.moved.notify_all();
         result
     }
@@ -271,6 +305,7 @@ impl State {
             streams: BTreeMap::new(),
             events: BTreeMap::new(),
             issued_tokens: 0,
+            due: VecDeque::new(),
             misuses: Vec::new(),
             waiting: 0,
             config,

@@ -1,14 +1,17 @@
-//! Streams and events. Work is done when it is enqueued, unless the stream is held.
+//! Streams and events. Work is done when it is enqueued, unless the stream has something pending.
 
-use std::collections::VecDeque;
 use std::ffi::c_uint;
-use std::ops::Range;
 
-use crate::sys::{CUevent, CUevent_flags, CUresult, CUstream, CUstream_flags, Call};
+use crate::sys::{
+    CUevent, CUevent_flags, CUevent_wait_flags, CUhostFn, CUresult, CUstream,
+    CUstreamWriteValue_flags, CUstream_flags, Call,
+};
 
 use super::super::misuse::MisuseKind;
-use super::abi::{Out, Token};
+use super::abi::{Out, Raw, Token};
 use super::copy::Work;
+use super::host_function::HostFunction;
+use super::queues::{Item, Stream};
 use super::{demand, refuse, Answer, Refusal, State};
 
 const FIRST: u64 = 0xc1_0000_0000;
@@ -17,28 +20,14 @@ const STEP: u64 = 0x40;
 /// The numbers that stand for the current context's default stream: null, the legacy one, the thread's own.
 const DEFAULT_STREAMS: [Token; 3] = [Token(0), Token(1), Token(2)];
 
-#[derive(Debug)]
-pub(super) struct Stream {
-    device: usize,
-    /// A context's own stream, which is never created or destroyed by a call.
-    is_default: bool,
-    held: bool,
-    queue: VecDeque<Item>,
-}
-
-#[derive(Debug)]
-enum Item {
-    Work(Work),
-    Record { event: Token, ticket: u64 },
-}
-
+/// An event and its last record.
 #[derive(Debug)]
 pub(super) struct Event {
     device: usize,
     /// How often it was recorded.
     recorded: u64,
     /// The last record, while the stream has yet to reach it.
-    pending: Option<u64>,
+    pub(super) pending: Option<u64>,
 }
 
 impl State {
@@ -50,13 +39,16 @@ impl State {
         stream.put(token.pointer())
     }
 
-    /// What is pending is done first, held or not.
+    /// What is pending is done all the same, held or not. What waits for an event is done when that is reached.
     pub(super) fn cuStreamDestroy_v2(&mut self, stream: Token) -> Answer {
         demand(!DEFAULT_STREAMS.contains(&stream))?;
         self.current_device()?;
         let stream = self.known_stream(Call::cuStreamDestroy_v2, stream)?;
-        self.release_stream(stream);
-        self.streams.remove(&stream);
+        if let Some(stream) = self.streams.get_mut(&stream) {
+            stream.held = false;
+            stream.ending = true;
+        }
+        self.run_streams();
         Ok(())
     }
 
@@ -106,13 +98,13 @@ impl State {
         let device = self.known_event(Call::cuEventRecord, event)?.device;
         self.healthy(device)?;
         let stream = self.resolve_stream(Call::cuEventRecord, stream, current)?;
-        let held = self.defers(stream);
+        let deferred = self.defers(stream);
         let recorded = self.known_event(Call::cuEventRecord, event)?;
         recorded.recorded += 1;
         let ticket = recorded.recorded;
-        recorded.pending = held.then_some(ticket);
-        if let (true, Some(stream)) = (held, self.streams.get_mut(&stream)) {
-            stream.queue.push_back(Item::Record { event, ticket });
+        recorded.pending = deferred.then_some(ticket);
+        if deferred {
+            self.enqueue(stream, Item::Record { event, ticket });
         }
         Ok(())
     }
@@ -131,11 +123,71 @@ impl State {
         refuse(CUresult::CUDA_ERROR_NOT_READY)
     }
 
-    fn stream_is_idle(&mut self, call: Call, stream: Token) -> Answer<bool> {
+    /// The last record counts, at the time of this call.
+    pub(super) fn cuStreamWaitEvent(
+        &mut self,
+        stream: Token,
+        event: Token,
+        flags: c_uint,
+    ) -> Answer {
+        let (stream, _) = self.working_stream(Call::cuStreamWaitEvent, stream)?;
+        // The other flag is for streams that are being captured.
+        demand(flags == CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT.0)?;
+        let awaited = self.known_event(Call::cuStreamWaitEvent, event)?;
+        let (device, pending) = (awaited.device, awaited.pending);
+        self.healthy(device)?;
+        if let Some(ticket) = pending {
+            self.enqueue(stream, Item::Wait { event, ticket });
+        }
+        Ok(())
+    }
+
+    pub(super) fn cuStreamWriteValue32_v2(
+        &mut self,
+        stream: Token,
+        address: u64,
+        value: u32,
+        flags: c_uint,
+    ) -> Answer {
+        // Every write is a release: that one may do without is no reason to do so.
+        const KNOWN: c_uint = CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER.0;
+        let (stream, device) = self.working_stream(Call::cuStreamWriteValue32_v2, stream)?;
+        if !self.config.devices[device].stream_memory_operations {
+            return refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        demand(flags & !KNOWN == 0 && address % 4 == 0)?;
+        let call = Call::cuStreamWriteValue32_v2;
+        let work = Work::Word { to: address, value };
+        self.give(call, (stream, device), work)
+    }
+
+    /// The function is called without the core's lock, by the thread that brings the stream to it.
+    pub(super) fn cuLaunchHostFunc(
+        &mut self,
+        stream: Token,
+        function: CUhostFn,
+        data: Raw,
+    ) -> Answer {
+        let (stream, _) = self.working_stream(Call::cuLaunchHostFunc, stream)?;
+        let function = HostFunction::new(function, data)?;
+        self.enqueue(stream, Item::Call(function));
+        self.run_streams();
+        Ok(())
+    }
+
+    /// The stream that a token means, and its device, if work can be given to it.
+    pub(super) fn working_stream(&mut self, call: Call, stream: Token) -> Answer<(Token, usize)> {
         let current = self.working_device()?;
         let stream = self.resolve_stream(call, stream, current)?;
-        self.healthy(self.stream_device(stream)?)?;
-        Ok(self.is_idle(stream))
+        let device = self.stream_device(stream)?;
+        self.healthy(device)?;
+        Ok((stream, device))
+    }
+
+    fn stream_is_idle(&mut self, call: Call, stream: Token) -> Answer<bool> {
+        let (stream, _) = self.working_stream(call, stream)?;
+        let stream = self.streams.get(&stream);
+        Ok(stream.is_none_or(Stream::is_idle))
     }
 
     fn event_is_reached(&mut self, call: Call, event: Token) -> Answer<bool> {
@@ -147,12 +199,7 @@ impl State {
     }
 
     /// The stream that a token means while a context of `current` is current.
-    pub(super) fn resolve_stream(
-        &mut self,
-        call: Call,
-        stream: Token,
-        current: usize,
-    ) -> Answer<Token> {
+    fn resolve_stream(&mut self, call: Call, stream: Token, current: usize) -> Answer<Token> {
         if DEFAULT_STREAMS.contains(&stream) {
             return Ok(default_stream(current));
         }
@@ -160,11 +207,17 @@ impl State {
     }
 
     fn known_stream(&mut self, call: Call, stream: Token) -> Answer<Token> {
-        if self.streams.contains_key(&stream) {
+        if self.is_live(stream) {
             return Ok(stream);
         }
         self.misuse(call, MisuseKind::NoSuchStream, stream.0);
         refuse(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    }
+
+    /// Whether it was created and not destroyed, be it that it has yet to end.
+    fn is_live(&self, stream: Token) -> bool {
+        let stream = self.streams.get(&stream);
+        stream.is_some_and(|stream| !stream.ending)
     }
 
     fn known_event(&mut self, call: Call, event: Token) -> Answer<&mut Event> {
@@ -177,32 +230,16 @@ impl State {
         }
     }
 
-    pub(super) fn stream_device(&self, stream: Token) -> Answer<usize> {
+    fn stream_device(&self, stream: Token) -> Answer<usize> {
         match self.streams.get(&stream) {
             Some(stream) => Ok(stream.device),
             None => refuse(CUresult::CUDA_ERROR_INVALID_HANDLE),
         }
     }
 
-    /// Whether what is enqueued now stays pending.
-    pub(super) fn defers(&self, stream: Token) -> bool {
-        self.streams.get(&stream).is_some_and(|stream| stream.held)
-    }
-
-    pub(super) fn enqueue(&mut self, stream: Token, work: Work) {
-        if let Some(stream) = self.streams.get_mut(&stream) {
-            stream.queue.push_back(Item::Work(work));
-        }
-    }
-
-    fn is_idle(&self, stream: Token) -> bool {
-        let stream = self.streams.get(&stream);
-        stream.is_none_or(|stream| stream.queue.is_empty())
-    }
-
     /// Blocks while work of the device is pending.
     pub(super) fn wait_for_device(&self, device: usize) -> Answer {
-        let busy = |stream: &Stream| stream.device == device && !stream.queue.is_empty();
+        let busy = |stream: &Stream| stream.device == device && !stream.is_idle();
         if self.streams.values().any(busy) {
             return Err(Refusal::NotYet);
         }
@@ -211,39 +248,26 @@ impl State {
 
     /// `false` if there is no such stream.
     pub(super) fn hold_stream(&mut self, stream: Token) -> bool {
-        let Some(stream) = self.stream_to_control(stream) else {
-            return false;
-        };
-        if let Some(stream) = self.streams.get_mut(&stream) {
-            stream.held = true;
-            return true;
-        }
-        false
+        self.set_held(stream, true)
     }
 
     /// Lets a held stream run. `false` if there is no such stream.
     pub(super) fn release_stream(&mut self, stream: Token) -> bool {
-        let Some(token) = self.stream_to_control(stream) else {
-            return false;
-        };
-        let Some(stream) = self.streams.get_mut(&token) else {
-            return false;
-        };
-        stream.held = false;
-        let device = stream.device;
-        for item in std::mem::take(&mut stream.queue) {
-            match item {
-                Item::Record { event, ticket } => self.reach(event, ticket),
-                Item::Work(work) => {
-                    if self.execute(device, work).is_err() {
-                        // What was right when it was enqueued is wrong now: a fault on the device.
-                        self.poison(device);
-                        break;
-                    }
-                }
+        let known = self.set_held(stream, false);
+        self.run_streams();
+        known
+    }
+
+    fn set_held(&mut self, stream: Token, held: bool) -> bool {
+        let stream = self.stream_to_control(stream);
+        let stream = stream.filter(|stream| self.is_live(*stream));
+        match stream.and_then(|stream| self.streams.get_mut(&stream)) {
+            Some(stream) => {
+                stream.held = held;
+                true
             }
+            None => false,
         }
-        true
     }
 
     fn stream_to_control(&self, stream: Token) -> Option<Token> {
@@ -251,47 +275,6 @@ impl State {
             return self.current_device().ok().map(default_stream);
         }
         Some(stream)
-    }
-
-    fn reach(&mut self, event: Token, ticket: u64) {
-        if let Some(event) = self.events.get_mut(&event) {
-            if event.pending == Some(ticket) {
-                event.pending = None;
-            }
-        }
-    }
-
-    /// Breaks the contexts whose pending work touches what is about to be unmapped.
-    pub(super) fn fail_work_in(&mut self, range: &Range<u64>) {
-        let doomed = |item: &Item| match item {
-            Item::Work(work) => work.ranges().any(|touched| {
-                let common = touched.start.max(range.start)..touched.end.min(range.end);
-                !common.is_empty() && self.first_mapping_in(common).is_some()
-            }),
-            Item::Record { .. } => false,
-        };
-        let streams = self.streams.values();
-        let broken: Vec<usize> = streams
-            .filter(|stream| stream.queue.iter().any(doomed))
-            .map(|stream| stream.device)
-            .collect();
-        for device in broken {
-            self.poison(device);
-        }
-    }
-
-    /// Forgets what a broken context had yet to do.
-    pub(super) fn drop_pending_work(&mut self, device: usize) {
-        for stream in self.streams.values_mut() {
-            if stream.device == device {
-                stream.queue.clear();
-            }
-        }
-        for event in self.events.values_mut() {
-            if event.device == device {
-                event.pending = None;
-            }
-        }
     }
 
     /// Removes what a context leaves behind.
@@ -303,12 +286,15 @@ impl State {
         if let Some(stream) = self.streams.get_mut(&default_stream(device)) {
             stream.held = false;
         }
+        self.run_streams();
     }
 
     /// The streams that were created and not destroyed.
     pub(super) fn created_streams(&self) -> usize {
         let streams = self.streams.values();
-        streams.filter(|stream| !stream.is_default).count()
+        streams
+            .filter(|stream| !stream.is_default && !stream.ending)
+            .count()
     }
 
     pub(super) fn make_default_streams(&mut self) {
@@ -319,13 +305,7 @@ impl State {
 
     fn add_stream(&mut self, device: usize, is_default: bool) -> Token {
         let token = self.new_token();
-        let stream = Stream {
-            device,
-            is_default,
-            held: false,
-            queue: VecDeque::new(),
-        };
-        self.streams.insert(token, stream);
+        self.streams.insert(token, Stream::new(device, is_default));
         token
     }
 

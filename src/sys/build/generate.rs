@@ -42,6 +42,11 @@ const TYPES: &[&str] = &[
     "CUpointer_attribute",
     "CUstream_flags",
     "CUevent_flags",
+    "CUevent_wait_flags",
+    "CUstreamWriteValue_flags",
+    "CUhostFn",
+    "CUmemorytype",
+    "CUDA_MEMCPY2D",
 ];
 
 /// Enumerators that are not the same in every supported header. CUDA 12 gave the plain names of these stream-memory
