@@ -7,7 +7,7 @@ use super::RawHandle;
 use crate::bytes::Bytes;
 use crate::code::Code;
 use crate::error::{Attempt, DriverFailure, Error, Result};
-use crate::sys::{CUcontext, CUstream, Call};
+use crate::sys::{CUcontext, CUevent, CUstream, Call};
 
 /// A count, a version or a device's number: C has it signed, but it is none below zero.
 pub(super) fn number(call: Call, value: c_int) -> Result<u32> {
@@ -78,6 +78,31 @@ pub(super) fn stream(raw: CUstream) -> Result<CUstream> {
             "says SUCCESS and gives null".into(),
         )),
         false => Ok(raw),
+    }
+}
+
+/// An event is never null.
+pub(super) fn event(raw: CUevent) -> Result<CUevent> {
+    match raw.is_null() {
+        true => Err(Error::disagreement(
+            format!("{} gives an event when it succeeds", Call::cuEventCreate),
+            "says SUCCESS and gives null".into(),
+        )),
+        false => Ok(raw),
+    }
+}
+
+/// The devices' address of registered memory is never 0.
+pub(super) fn device_pointer(address: u64) -> Result<u64> {
+    match address {
+        0 => Err(Error::disagreement(
+            format!(
+                "{} gives an address when it succeeds",
+                Call::cuMemHostGetDevicePointer_v2
+            ),
+            "says SUCCESS and gives 0".into(),
+        )),
+        address => Ok(address),
     }
 }
 

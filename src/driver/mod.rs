@@ -12,7 +12,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError};
 
-pub(crate) use calls::{Calls, RawHandle, Stream};
+#[allow(unused_imports)]
+pub(crate) use calls::{Calls, Event, RawHandle, Stream};
 pub(crate) use contexts::{leave, Context, Contexts, Entered, Unwinding};
 pub(crate) use piece::Piece;
 

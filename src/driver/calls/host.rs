@@ -3,61 +3,45 @@
 //! # Safety
 //!
 //! An asynchronous copy uses the pages until the stream has passed it. Whoever enqueues one waits for the stream before
-//! the pages, or the mapping at the other end, go: `suspend` does so on every path.
+//! the pages, or the mapping at the other end, go: `suspend` does so on every path. Registered memory stays mapped until
+//! it is unregistered; its owner sees to that.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_uint, c_void};
-use std::ptr::null_mut;
 
+use super::stream::Stream;
 use super::{driver_call, Calls};
 use crate::driver::answers;
 use crate::error::{Attempt, Result};
 use crate::pages::Pages;
-use crate::sys::{CUstream, CUstream_flags, Call};
+use crate::sys::Call;
 
 /// `CU_MEMHOSTREGISTER_PORTABLE`: registered for every context, not for the current one alone. A macro of `cuda.h`'s.
 const PORTABLE: c_uint = 1;
 
-/// A stream that was created here. The driver lets every thread use it; the pointer is never followed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stream(usize);
-
-impl Stream {
-    fn raw(self) -> CUstream {
-        self.0 as CUstream
-    }
-}
+/// `CU_MEMHOSTREGISTER_DEVICEMAP`: the devices have an address for it. A macro of `cuda.h`'s.
+const DEVICEMAP: c_uint = 2;
 
 impl Calls {
     /// Registers the pages. Needs a current context.
     pub(crate) fn host_register(&self, pages: &Pages) -> Result<()> {
-        let (memory, size) = (pages.address() as *mut c_void, pages.size());
-        driver_call!(
-            self.cuMemHostRegister_v2(memory, size, PORTABLE),
-            on_host(pages)
-        )
+        self.register(start(pages), pages.size(), PORTABLE)
     }
 
     /// Needs a current context, be it another than the one that the pages were registered in.
     pub(crate) fn host_unregister(&self, pages: &Pages) -> Result<()> {
-        let memory = pages.address() as *mut c_void;
-        driver_call!(self.cuMemHostUnregister(memory), on_host(pages))
+        self.unregister(start(pages), pages.size())
     }
 
-    /// Creates a stream that waits for no other one.
-    pub(crate) fn stream_create(&self) -> Result<Stream> {
-        let mut stream: CUstream = null_mut();
-        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING.0;
-        driver_call!(self.cuStreamCreate(&mut stream, flags), Attempt::Plain)?;
-        answers::stream(stream).map(|stream| Stream(stream as usize))
+    fn register(&self, memory: *mut c_void, size: usize, flags: c_uint) -> Result<()> {
+        driver_call!(
+            self.cuMemHostRegister_v2(memory, size, flags),
+            on_host(memory, size)
+        )
     }
 
-    pub(crate) fn stream_destroy(&self, stream: Stream) -> Result<()> {
-        driver_call!(self.cuStreamDestroy_v2(stream.raw()), Attempt::Plain)
-    }
-
-    pub(crate) fn stream_wait(&self, stream: Stream) -> Result<()> {
-        self.stream_synchronize(stream.raw())
+    fn unregister(&self, memory: *mut c_void, size: usize) -> Result<()> {
+        driver_call!(self.cuMemHostUnregister(memory), on_host(memory, size))
     }
 
     /// Copies from a device to the pages at this offset, when the stream comes to it.
@@ -91,10 +75,37 @@ impl Calls {
     }
 }
 
-fn on_host(pages: &Pages) -> Attempt {
+#[allow(dead_code)]
+impl Calls {
+    /// Registers memory of the caller's for every context, with an address for the devices. Needs a current context.
+    pub(crate) fn register_shared(&self, memory: *mut c_void, size: usize) -> Result<()> {
+        self.register(memory, size, PORTABLE | DEVICEMAP)
+    }
+
+    /// Unregisters memory that begins there. Needs a current context.
+    pub(crate) fn unregister_shared(&self, memory: *mut c_void) -> Result<()> {
+        self.unregister(memory, 0)
+    }
+
+    /// The address at which the devices reach registered memory. Needs a current context.
+    pub(crate) fn host_device_pointer(&self, memory: *mut c_void) -> Result<u64> {
+        let mut address = 0;
+        driver_call!(
+            self.cuMemHostGetDevicePointer_v2(&mut address, memory, 0),
+            on_host(memory, 0)
+        )?;
+        answers::device_pointer(address)
+    }
+}
+
+fn start(pages: &Pages) -> *mut c_void {
+    pages.address() as *mut c_void
+}
+
+fn on_host(memory: *mut c_void, size: usize) -> Attempt {
     Attempt::Range {
-        address: pages.address() as u64,
-        size: pages.size(),
+        address: memory as u64,
+        size,
     }
 }
 

@@ -13,11 +13,12 @@ mod device;
 mod host;
 mod memory;
 mod sharing;
+mod stream;
 mod work;
 
 use std::sync::Arc;
 
-pub(crate) use host::Stream;
+pub(crate) use stream::{Event, Stream};
 
 use super::answers;
 use crate::code::Code;
