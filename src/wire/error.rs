@@ -3,11 +3,13 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::address::Name;
 use super::frame::{Frame, FrameError};
 use super::host::HostId;
 use super::peer::Peer;
+use super::session_id::SessionId;
 
 /// Where in a conversation something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,6 +29,10 @@ pub enum Step {
     Joining,
     /// A rank says that it has everything.
     Agreement,
+    /// A client says hello to a server of sessions.
+    Hello,
+    /// An established session.
+    Session,
 }
 
 impl fmt::Display for Step {
@@ -39,6 +45,8 @@ impl fmt::Display for Step {
             Step::Answer => "the answer",
             Step::Joining => "joining",
             Step::Agreement => "the agreement",
+            Step::Hello => "the hello",
+            Step::Session => "the session",
         })
     }
 }
@@ -48,7 +56,7 @@ impl fmt::Display for Step {
 /// What was received of it is closed. The connection it came over is shut down, so that the other end learns of it at
 /// once. Where the crate's own [`Result`](crate::Result) is returned, `?` makes it an
 /// [`Error::Wire`](crate::Error::Wire).
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
     /// A system call failed, on this side.
@@ -57,7 +65,7 @@ pub enum WireError {
         /// During what.
         step: Step,
         /// The kernel's reason.
-        error: io::Error,
+        error: Arc<io::Error>,
     },
     /// The deadline passed.
     #[error("no progress with {at} before the deadline")]
@@ -205,6 +213,14 @@ pub enum WireError {
         /// Its descriptors.
         fds: usize,
     },
+    /// The hello does not fit into one message.
+    #[error("a hello of {length} bytes is too long: the limit is {limit}")]
+    HelloTooLong {
+        /// Its bytes.
+        length: usize,
+        /// The most there can be.
+        limit: usize,
+    },
     /// The socket cannot pass descriptors.
     #[error("a socket of family {family} and type {kind} cannot pass descriptors: use a connected Unix socket, SOCK_SEQPACKET or SOCK_STREAM")]
     UnusableSocket {
@@ -216,6 +232,24 @@ pub enum WireError {
     /// The server was stopped while it served this client.
     #[error("the server has stopped")]
     Stopped,
+    /// The server's [`Sessions`](super::Sessions) refused the client, or ended its session.
+    #[error("{reason}")]
+    EndedByHandler {
+        /// Its reason.
+        reason: String,
+    },
+    /// The server's [`Sessions`](super::Sessions) panicked while it served this client.
+    #[error("the server's handler panicked in {method}")]
+    HandlerPanicked {
+        /// The method that panicked.
+        method: &'static str,
+    },
+    /// The server's [`Sessions`](super::Sessions) gave a new session the number of a live one.
+    #[error("the server's handler opened session {session} twice")]
+    SessionOpenTwice {
+        /// The number.
+        session: SessionId,
+    },
     /// The other end is not to be talked to.
     #[error("process {} of user {} is not allowed", peer.pid(), peer.uid())]
     NotAllowed {
@@ -262,7 +296,10 @@ pub enum WireError {
 
 impl WireError {
     pub(super) fn io(step: Step) -> impl FnOnce(io::Error) -> WireError {
-        move |error| WireError::Io { step, error }
+        move |error| WireError::Io {
+            step,
+            error: Arc::new(error),
+        }
     }
 
     pub(super) fn out_of_turn(at: Step, found: &Frame<'_>) -> WireError {

@@ -8,9 +8,10 @@ use std::time::Instant;
 use super::address::Name;
 use super::connect::{address, attempt, Attempt};
 use super::error::{Step, WireError};
+use super::frame::HELLO_BYTES;
 use super::parcel::Limits;
 use super::peer::Peer;
-use super::talk::{receive_parcel, Received};
+use super::talk::{receive_after, Received};
 use super::wait::PAUSE;
 
 /// Asks a [`Server`](super::Server) for its parcel.
@@ -37,6 +38,7 @@ pub struct Fetch {
     deadline: Option<Instant>,
     limits: Limits,
     waits: bool,
+    hello: Option<Vec<u8>>,
     allow: Box<dyn FnOnce(&Peer) -> bool>,
 }
 
@@ -48,6 +50,7 @@ impl Fetch {
             deadline: None,
             limits: Limits::default(),
             waits: false,
+            hello: None,
             allow: Box::new(Peer::is_same_user),
         }
     }
@@ -76,18 +79,36 @@ impl Fetch {
         self
     }
 
+    /// Says hello to the server before it receives, as a [server of sessions](super::Server::sessions) requires; the
+    /// server of a single parcel refuses it. At most [`LONGEST_HELLO`](Self::LONGEST_HELLO) bytes.
+    pub fn hello(mut self, bytes: impl Into<Vec<u8>>) -> Fetch {
+        self.hello = Some(bytes.into());
+        self
+    }
+
+    /// The longest [`hello`](Self::hello), 4,084 bytes.
+    pub const LONGEST_HELLO: usize = HELLO_BYTES;
+
     /// Connects and receives.
     ///
     /// # Errors
     ///
-    /// [`WireError::NoServer`]; [`WireError::NotAllowed`] for another user's server; and those of [`receive_parcel`].
+    /// [`WireError::NoServer`]; [`WireError::NotAllowed`] for another user's server; [`WireError::HelloTooLong`] before
+    /// anything is done; and those of [`receive_parcel`](super::receive_parcel).
     pub fn receive(self) -> Result<Received<OwnedFd>, WireError> {
+        let length = self.hello.as_ref().map_or(0, Vec::len);
+        if length > HELLO_BYTES {
+            return Err(WireError::HelloTooLong {
+                length,
+                limit: HELLO_BYTES,
+            });
+        }
         let socket = self.connect()?;
         let peer = Peer::of(socket.as_fd()).map_err(WireError::io(Step::Opening))?;
         if !(self.allow)(&peer) {
             return Err(WireError::NotAllowed { peer });
         }
-        receive_parcel(socket, self.limits, self.deadline)
+        receive_after(socket, self.hello.as_deref(), self.limits, self.deadline)
     }
 
     fn connect(&self) -> Result<OwnedFd, WireError> {
@@ -119,6 +140,7 @@ impl fmt::Debug for Fetch {
             .field("deadline", &self.deadline)
             .field("limits", &self.limits)
             .field("waits", &self.waits)
+            .field("hello", &self.hello)
             .finish_non_exhaustive()
     }
 }

@@ -20,6 +20,7 @@
 //! | 6 join | rank u32, ranks u32, host 16 bytes |
 //! | 7 agreed | topic u32 |
 //! | 8 rank failed | rank u32, a reason in UTF-8 |
+//! | 9 hello | bytes of the client's |
 //!
 //! Descriptors are never numbers in a message: they come beside it.
 
@@ -39,6 +40,9 @@ pub(super) const LONGEST: usize = 4096;
 
 /// The most that one piece carries of a parcel's bytes.
 pub(super) const PIECE_BYTES: usize = LONGEST - HEADER - 4;
+
+/// The most bytes that a client can say hello with.
+pub(super) const HELLO_BYTES: usize = LONGEST - HEADER;
 
 /// What was received is no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,6 +102,7 @@ pub(super) enum Frame<'a> {
     Join { rank: u32, count: u32, host: HostId },
     Agreed { topic: u32 },
     RankFailed { rank: u32, reason: String },
+    Hello { bytes: &'a [u8] },
 }
 
 /// What a sender is about to send.
@@ -130,7 +135,7 @@ impl Header {
         if version != VERSION {
             return Err(FrameError::Version { found: version });
         }
-        if !(1..=8).contains(&kind) {
+        if !(1..=9).contains(&kind) {
             return Err(FrameError::Kind { found: kind });
         }
         let fds = u16::from_le_bytes([f0, f1]);
@@ -162,6 +167,7 @@ impl<'a> Frame<'a> {
             Frame::Join { .. } => "join",
             Frame::Agreed { .. } => "agreed",
             Frame::RankFailed { .. } => "rank failed",
+            Frame::Hello { .. } => "hello",
         }
     }
 
@@ -179,6 +185,7 @@ impl<'a> Frame<'a> {
             Frame::Join { .. } => 6,
             Frame::Agreed { .. } => 7,
             Frame::RankFailed { .. } => 8,
+            Frame::Hello { .. } => 9,
         });
         out.extend((fds as u16).to_le_bytes());
         out.extend([0; 4]);
@@ -207,6 +214,7 @@ impl<'a> Frame<'a> {
                 out.extend(rank.to_le_bytes());
                 out.extend(reason::bounded(reason).bytes());
             }
+            Frame::Hello { bytes } => out.extend_from_slice(bytes),
         }
         let length = (out.len() - HEADER) as u32;
         out[8..HEADER].copy_from_slice(&length.to_le_bytes());
@@ -261,6 +269,9 @@ impl<'a> Frame<'a> {
             8 => Frame::RankFailed {
                 rank: u32::from_le_bytes(fields.take()?),
                 reason: reason::received(fields.rest()),
+            },
+            9 => Frame::Hello {
+                bytes: fields.rest(),
             },
             found => return Err(FrameError::Kind { found }),
         };

@@ -38,15 +38,19 @@ fn the_form_is_what_the_table_says() {
     ]
     .concat();
     assert_eq!(encoded(&announcement, 0), expected);
+    let hello = Frame::Hello { bytes: b"ab" };
+    assert_eq!(encoded(&hello, 0), b"CVMW\x01\x09\0\0\x02\0\0\0ab");
 }
 
 #[test]
-fn a_full_piece_is_the_longest_message() {
+fn a_full_piece_and_a_full_hello_are_the_longest_messages() {
     let piece = Frame::Piece {
         index: 0,
         bytes: &[0; PIECE_BYTES],
     };
     assert_eq!(encoded(&piece, 253).len(), LONGEST);
+    let bytes = &[0; HELLO_BYTES];
+    assert_eq!(encoded(&Frame::Hello { bytes }, 0).len(), LONGEST);
 }
 
 #[test]
@@ -61,7 +65,7 @@ fn what_is_wrong_is_named() {
     assert_eq!(spoiled(0, b'X'), FrameError::Magic { found });
     assert_eq!(spoiled(4, 2), FrameError::Version { found: 2 });
     assert_eq!(spoiled(5, 0), FrameError::Kind { found: 0 });
-    assert_eq!(spoiled(5, 9), FrameError::Kind { found: 9 });
+    assert_eq!(spoiled(5, 10), FrameError::Kind { found: 10 });
     assert_eq!(spoiled(6, 1), FrameError::Fds { announced: 1 });
     let length = 0x0f_00_00_04;
     assert_eq!(spoiled(11, 0x0f), FrameError::TooLong { length });
@@ -69,6 +73,12 @@ fn what_is_wrong_is_named() {
     assert_eq!(spoiled(8, 5), wrong(5, 4));
     assert_eq!(spoiled(5, 1), wrong(36, 4));
     assert_eq!(spoiled(5, 4), wrong(0, 4));
+    let mut hello = good.clone();
+    hello[5] = 9;
+    let bytes = &9_u32.to_le_bytes();
+    assert_eq!(decoded(&hello), Ok((0, Frame::Hello { bytes })));
+    hello[6] = 1;
+    assert_eq!(decoded(&hello), Err(FrameError::Fds { announced: 1 }));
     let piece = encoded(
         &Frame::Piece {
             index: 0,
@@ -88,7 +98,7 @@ fn any_frame() -> impl Strategy<Value = (Vec<u8>, u32, u32, u64, [u8; 16], u8)> 
         any::<u32>(),
         any::<u64>(),
         any::<[u8; 16]>(),
-        0_u8..8,
+        0_u8..9,
     )
 }
 
@@ -104,7 +114,8 @@ proptest! {
             4 => Frame::Refused { reason },
             5 => Frame::Join { rank: a, count: b, host },
             6 => Frame::Agreed { topic: a },
-            _ => Frame::RankFailed { rank: a, reason },
+            7 => Frame::RankFailed { rank: a, reason },
+            _ => Frame::Hello { bytes: &bytes },
         };
         let fds = if kind == 2 { (a % 254) as usize } else { 0 };
         let wire = encoded(&frame, fds);
@@ -115,7 +126,7 @@ proptest! {
     /// Decoding borrows; the only thing it ever allocates is a reason of at most 512 bytes (1,536 where all of them are
     /// replaced).
     #[test]
-    fn arbitrary_bytes_are_refused_or_bounded(mut bytes in proptest::collection::vec(any::<u8>(), 0..5000), kind in 0_u8..10, honest in any::<bool>()) {
+    fn arbitrary_bytes_are_refused_or_bounded(mut bytes in proptest::collection::vec(any::<u8>(), 0..5000), kind in 0_u8..11, honest in any::<bool>()) {
         if let Some(start) = bytes.first_chunk_mut::<6>() {
             *start = [b'C', b'V', b'M', b'W', 1, kind];
         }

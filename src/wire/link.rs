@@ -60,6 +60,11 @@ impl<S: AsFd> Link<S> {
         })
     }
 
+    /// The socket alone, between messages.
+    pub fn into_socket(self) -> S {
+        self.socket
+    }
+
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -6,10 +6,12 @@
 //! | to | use |
 //! |---|---|
 //! | pass one parcel over a socket of your own | [`send_parcel`], [`receive_parcel`], [`pair`] |
-//! | hand one parcel to any number of processes | [`Server`], [`Fetch`], [`fetch`] |
+//! | hand one parcel to any number of processes | [`Server::builder`], [`Fetch`], [`fetch`] |
+//! | give each process a parcel of its own, and learn when the process is gone | [`Server::sessions`], [`Sessions`], [`Fetch::hello`], [`Session`] |
 //! | exchange parcels between all of several processes | [`Ranks`] |
 //!
-//! A conversation is: announcement, consent, pieces with their descriptors, answer. No descriptor moves before the
+//! A conversation is: announcement, consent, pieces with their descriptors, answer. A session begins with the client's
+//! hello and goes on after the answer until either end closes the connection. No descriptor moves before the
 //! receiver has seen how many there are, and from which host, and has consented.
 //!
 //! # Trust
@@ -37,6 +39,8 @@ mod peer;
 mod ranks;
 mod reason;
 mod server;
+mod session;
+mod session_id;
 mod socket_kind;
 mod syscalls;
 mod talk;
@@ -50,6 +54,8 @@ pub use host::HostId;
 pub use parcel::{Limits, Parcel};
 pub use peer::Peer;
 pub use ranks::{Ranks, RanksError, Round, RoundKind};
-pub use server::{Refusal, Server, ServerBuilder, ServerReport};
+pub use server::{Refusal, Server, ServerBuilder, ServerReport, Sessions, Waker};
+pub use session::Session;
+pub use session_id::SessionId;
 pub use socket_kind::SocketKind;
 pub use talk::{pair, receive_parcel, send_parcel, Received};

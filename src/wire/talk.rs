@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::mem;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use super::error::{Step, WireError};
@@ -92,17 +92,48 @@ pub fn receive_parcel<S: AsFd>(
     limits: Limits,
     deadline: Option<Instant>,
 ) -> Result<Received<S>, WireError> {
+    receive_after(socket, None, limits, deadline)
+}
+
+/// Receives a parcel, after a hello where there is one.
+pub(super) fn receive_after<S: AsFd>(
+    socket: S,
+    hello: Option<&[u8]>,
+    limits: Limits,
+    deadline: Option<Instant>,
+) -> Result<Received<S>, WireError> {
     let mut link = Link::new(socket)?;
+    if let Some(bytes) = hello {
+        say(&mut link, &Frame::Hello { bytes }, Step::Hello, deadline)?;
+    }
     let mut incoming = Incoming::new(ALONE, limits);
     drive(&mut link, deadline, |link| {
         let went = incoming.step(link);
         (incoming.at(), went)
     })?;
     Ok(Received {
-        link,
+        link: Some(link),
         parcel: incoming.into_parcel(),
         deadline,
-        answered: false,
+    })
+}
+
+/// Sends one whole message.
+fn say<S: AsFd>(
+    link: &mut Link<S>,
+    frame: &Frame<'_>,
+    at: Step,
+    deadline: Option<Instant>,
+) -> Result<(), WireError> {
+    let mut begun = false;
+    drive(link, deadline, |link| {
+        if !begun {
+            match link.send(frame, &[], at) {
+                Ok(Flow::Done) => begun = true,
+                other => return (at, other),
+            }
+        }
+        (at, link.flush(at))
     })
 }
 
@@ -112,10 +143,10 @@ pub fn receive_parcel<S: AsFd>(
 /// refuses it.
 #[must_use = "the sender waits for an answer; dropping this refuses the parcel"]
 pub struct Received<S: AsFd> {
-    link: Link<S>,
+    /// Until it is answered.
+    link: Option<Link<S>>,
     parcel: Parcel,
     deadline: Option<Instant>,
-    answered: bool,
 }
 
 impl<S: AsFd> Received<S> {
@@ -137,19 +168,21 @@ impl<S: AsFd> Received<S> {
     ///
     /// The sender could not be told: it is gone, say. Then nothing is handed over, and descriptors still in the parcel
     /// are closed.
-    pub fn accept(mut self) -> Result<Parcel, WireError> {
-        self.answered = true;
-        let mut begun = false;
-        drive(&mut self.link, self.deadline, |link| {
-            if !begun {
-                match link.send(&Frame::Accepted, &[], Step::Answer) {
-                    Ok(Flow::Done) => begun = true,
-                    other => return (Step::Answer, other),
-                }
-            }
-            (Step::Answer, link.flush(Step::Answer))
-        })?;
-        Ok(mem::take(&mut self.parcel))
+    pub fn accept(self) -> Result<Parcel, WireError> {
+        self.accept_and_keep().map(|(parcel, _)| parcel)
+    }
+
+    /// Accepts, and keeps the connection.
+    pub(super) fn accept_and_keep(mut self) -> Result<(Parcel, Link<S>), WireError> {
+        let mut link = self.link.take().expect("it is answered only once");
+        say(&mut link, &Frame::Accepted, Step::Answer, self.deadline)?;
+        Ok((mem::take(&mut self.parcel), link))
+    }
+
+    /// The socket it came over.
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        let link = self.link.as_ref();
+        link.expect("it is not answered yet").socket()
     }
 
     /// Tells the sender why not, and ends the connection. The sender gets at most 512 bytes of the reason.
@@ -158,9 +191,9 @@ impl<S: AsFd> Received<S> {
     }
 
     fn say_no(&mut self, reason: &str) {
-        if !mem::replace(&mut self.answered, true) {
+        if let Some(mut link) = self.link.take() {
             let reason = reason.to_owned();
-            self.link.abort(&Frame::Refused { reason });
+            link.abort(&Frame::Refused { reason });
         }
     }
 }

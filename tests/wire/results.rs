@@ -74,7 +74,7 @@ fn the_text_is_all() {
     };
     let io = WireError::Io {
         step: Step::Opening,
-        error: std::io::Error::from_raw_os_error(libc::EMFILE),
+        error: Arc::new(std::io::Error::from_raw_os_error(libc::EMFILE)),
     };
     let of_rank = RanksError::Rank {
         rank: 3,

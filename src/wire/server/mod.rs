@@ -1,13 +1,15 @@
-//! Hands one parcel to any number of clients.
+//! Serves any number of clients: one parcel for all, or a session for each.
 
 mod builder;
 mod client;
+mod offer;
 mod report;
+mod sessions;
 mod thread;
+mod waker;
 mod watch;
 
 use std::fmt;
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -18,10 +20,14 @@ use super::parcel::Parcel;
 use crate::fork;
 
 pub use builder::ServerBuilder;
+use offer::{Handler, Offer};
 pub use report::{Refusal, ServerReport};
+pub use sessions::Sessions;
 use thread::Service;
+use waker::Bell;
+pub use waker::Waker;
 
-/// Hands a parcel to every client that may have it, until it is stopped or dropped.
+/// Hands a parcel to every client that may have it, or opens a session for each, until it is stopped or dropped.
 ///
 /// One thread serves all: no call of it blocks but the one that waits for all sockets at once, so a client that is slow
 /// holds up nobody. What a client costs does not grow with the number of the others. Each client has a time of its own,
@@ -31,20 +37,32 @@ use thread::Service;
 pub struct Server {
     name: Name,
     report: Arc<Mutex<ServerReport>>,
-    /// Its closing tells the thread to end.
-    running: Option<(JoinHandle<()>, UnixStream)>,
+    running: Option<(JoinHandle<()>, Bell)>,
     generation: u32,
 }
 
 impl Server {
     /// Of this parcel. It stays open, with all its descriptors, for as long as the server.
     pub fn builder(parcel: Parcel) -> ServerBuilder {
-        ServerBuilder::new(parcel)
+        ServerBuilder::new(Offer::Parcel(Arc::new(parcel)))
+    }
+
+    /// With a session for each client, whose connection stays open after it accepted a parcel of its own. A client says
+    /// [`hello`](super::Fetch::hello) first; one that says nothing runs out of its
+    /// [time](ServerBuilder::client_timeout).
+    pub fn sessions(handler: impl Sessions) -> ServerBuilder {
+        ServerBuilder::new(Offer::Sessions(Handler::new(handler)))
     }
 
     /// The name that clients ask for.
     pub fn name(&self) -> &Name {
         &self.name
+    }
+
+    /// Wakes the server's thread from any other thread.
+    pub fn waker(&self) -> Waker {
+        let running = self.running.as_ref();
+        running.map_or_else(Waker::default, |(_, bell)| bell.waker())
     }
 
     /// How many clients had the parcel so far, and how many had not, and why.
@@ -55,19 +73,19 @@ impl Server {
             .clone()
     }
 
-    /// Ends it: clients that are being served are told, the name is free, and the thread has ended when this returns.
+    /// Ends it: clients that are being served, and sessions, are told, the name is free, and the thread has ended when this returns.
     pub fn stop(mut self) -> ServerReport {
         self.end();
         self.report()
     }
 
     fn end(&mut self) {
-        let Some((thread, stop)) = self.running.take() else {
+        let Some((thread, bell)) = self.running.take() else {
             return;
         };
-        drop(stop);
         // A forked child has the parent's server, and not its thread.
         if self.generation == fork::current() {
+            bell.stop();
             // The thread catches what callers' closures throw, and has nothing else to throw; either way it has ended.
             let _ = thread.join();
         }
@@ -84,9 +102,9 @@ impl ServerBuilder {
     pub fn serve(self, name: &Name) -> Result<Server, WireError> {
         let opening = WireError::io;
         let listener = Listener::bind(name)?;
-        let (stop, stopped) = UnixStream::pair().map_err(opening(Step::Opening))?;
+        let (bell, heard) = Bell::new().map_err(opening(Step::Opening))?;
         let report = Arc::default();
-        let service = Service::new(self, listener, stopped, Arc::clone(&report))?;
+        let service = Service::new(self, listener, heard, Arc::clone(&report))?;
         let thread = std::thread::Builder::new()
             .name("cuda-vmm server".into())
             .spawn(move || service.run())
@@ -94,7 +112,7 @@ impl ServerBuilder {
         Ok(Server {
             name: name.clone(),
             report,
-            running: Some((thread, stop)),
+            running: Some((thread, bell)),
             generation: fork::join(),
         })
     }

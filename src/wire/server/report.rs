@@ -13,7 +13,8 @@ const KEPT: usize = 64;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ServerReport {
-    /// Clients that have accepted the parcel.
+    /// Clients that have accepted the parcel; so for a server of sessions, all that were established, also those that
+    /// have ended since.
     pub served: u64,
     /// Clients that have not: not allowed, not speaking the protocol, too slow, gone, or refusing it themselves.
     pub refused: u64,

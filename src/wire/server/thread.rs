@@ -3,23 +3,22 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::builder::ServerBuilder;
-use super::client::Client;
+use super::client::{Client, Progress};
+use super::offer::Offer;
 use super::report::ServerReport;
+use super::waker::Heard;
 use super::watch::Watch;
 use crate::wire::error::{Step, WireError};
 use crate::wire::frame::Frame;
-use crate::wire::host::HostId;
 use crate::wire::link::{Link, Wait};
 use crate::wire::listener::Listener;
 use crate::wire::peer::Peer;
 use crate::wire::syscalls;
-use crate::wire::talk::ALONE;
 use crate::wire::wait::{earlier, PAUSE};
 
 /// How long nothing is accepted after the process could not: the connection stays readable, and asking at once would
@@ -27,7 +26,7 @@ use crate::wire::wait::{earlier, PAUSE};
 const REST: Duration = Duration::from_millis(50);
 
 /// The numbers of what is no client.
-const STOPPED: u64 = 0;
+const HEARD: u64 = 0;
 const LISTENER: u64 = 1;
 
 /// All that the thread owns.
@@ -37,8 +36,8 @@ pub(super) struct Service {
     /// The listener is watched for connections.
     listens: bool,
     rests_until: Option<Instant>,
-    /// Kept open for as long as it is watched.
-    _stopped: UnixStream,
+    /// What wakes and stops the thread.
+    heard: Heard,
     report: Arc<Mutex<ServerReport>>,
     watch: Watch,
     clients: HashMap<u64, Client>,
@@ -54,24 +53,23 @@ impl Service {
     pub fn new(
         builder: ServerBuilder,
         listener: Listener,
-        stopped: UnixStream,
+        heard: Heard,
         report: Arc<Mutex<ServerReport>>,
     ) -> Result<Service, WireError> {
-        let host = HostId::here().map_err(WireError::io(Step::Opening))?;
-        builder.parcel.announcement(ALONE, host)?;
-        let watching = |listener: &Listener, stopped: &UnixStream| {
+        builder.offer.check()?;
+        let watching = |listener: &Listener, heard: &Heard| {
             let watch = Watch::new()?;
-            watch.add(STOPPED, stopped.as_fd(), Wait::Readable)?;
+            watch.add(HEARD, heard.as_fd(), Wait::Readable)?;
             watch.add(LISTENER, listener.socket(), Wait::Readable)?;
             Ok(watch)
         };
         Ok(Service {
-            watch: watching(&listener, &stopped).map_err(WireError::io(Step::Opening))?,
+            watch: watching(&listener, &heard).map_err(WireError::io(Step::Opening))?,
             builder,
             listener,
             listens: true,
             rests_until: None,
-            _stopped: stopped,
+            heard,
             report,
             clients: HashMap::new(),
             next_number: LISTENER + 1,
@@ -80,28 +78,31 @@ impl Service {
         })
     }
 
-    /// Serves until the other end of `stopped` is closed.
+    /// Serves until it is stopped.
     pub fn run(mut self) {
         let mut ready = Vec::new();
         loop {
+            let due = self.tick();
             self.listen_or_not();
-            if self.watch.wait(self.next_time(), &mut ready).is_err() {
+            let until = earlier(due, self.next_time());
+            if self.watch.wait(until, &mut ready).is_err() {
                 // Not for want of anything that a client did: look at everything, a little later.
                 std::thread::sleep(PAUSE);
-                ready.push(LISTENER);
+                ready.extend([HEARD, LISTENER]);
                 ready.extend(self.clients.keys());
             }
-            if ready.contains(&STOPPED) {
+            if ready.contains(&HEARD) && self.heard.is_stop() {
                 break;
             }
             ready.extend(&self.pausing);
             for &number in &ready {
                 self.go_on(number);
             }
-            self.end_the_late();
             if ready.contains(&LISTENER) {
                 self.accept();
             }
+            // The last before the wait: it forgets the times of those that are done.
+            self.end_the_late();
         }
         self.stop();
     }
@@ -132,16 +133,41 @@ impl Service {
         earlier(earlier(first, self.rests_until), pause)
     }
 
+    /// Ends the sessions that the handler wants to end; when it wants to be called at the latest.
+    fn tick(&mut self) -> Option<Instant> {
+        loop {
+            let (ended, due) = self.builder.offer.tick();
+            if ended.is_empty() {
+                return due;
+            }
+            for (number, reason) in ended {
+                self.end(number, Some(WireError::EndedByHandler { reason }));
+            }
+        }
+    }
+
     /// Lets a client go on, if it still is one, and watches for what it waits for next.
     fn go_on(&mut self, number: u64) {
-        let Some(client) = self.clients.get_mut(&number) else {
-            return;
-        };
-        let waited = client.wait();
-        match client.step(&self.builder.parcel) {
-            Ok(true) => return self.end(number, None),
+        match self.advance(number) {
             Ok(false) => {}
-            Err(error) => return self.end(number, Some(error)),
+            Ok(true) => self.end(number, None),
+            Err(error) => self.end(number, Some(error)),
+        }
+    }
+
+    /// Whether the client is done: it accepted its parcel, and has no session.
+    fn advance(&mut self, number: u64) -> Result<bool, WireError> {
+        let Some(client) = self.clients.get_mut(&number) else {
+            return Ok(false);
+        };
+        let offer = &mut self.builder.offer;
+        let waited = client.wait();
+        while client.step(number, offer)? == Progress::Accepts {
+            locked(&self.report).served += 1;
+            match (client.session(), &mut *offer) {
+                (Some(session), Offer::Sessions(handler)) => handler.established(session)?,
+                _ => return Ok(true),
+            }
         }
         let wait = client.wait();
         if wait == Wait::Pause {
@@ -151,41 +177,46 @@ impl Service {
         }
         if wait != waited {
             let changed = self.watch.change(number, client.socket(), wait);
-            if let Err(error) = changed.map_err(WireError::io(client.at())) {
-                self.end(number, Some(error));
-            }
+            changed.map_err(WireError::io(client.at()))?;
         }
+        Ok(false)
     }
 
     fn end_the_late(&mut self) {
         let now = Instant::now();
         while let Some(&(deadline, number)) = self.deadlines.front() {
             match self.clients.get(&number) {
-                Some(_) if deadline > now => break,
-                Some(client) => {
+                // An established session has no deadline.
+                Some(client) if !client.has_accepted() => {
+                    if deadline > now {
+                        break;
+                    }
                     let at = client.at();
                     self.end(number, Some(WireError::TimedOut { at }));
                 }
-                None => {}
+                _ => {}
             }
             self.deadlines.pop_front();
         }
     }
 
-    /// Is done with a client, which has the parcel unless there is an error.
+    /// Is done with a client. Without an error it accepted the parcel, and has no session.
     fn end(&mut self, number: u64, error: Option<WireError>) {
         let Some(client) = self.clients.remove(&number) else {
             return;
         };
         self.pausing.remove(&number);
         self.watch.remove(client.socket());
-        match error {
-            None => self.report().served += 1,
-            Some(error) => {
-                let (peer, reason) = (client.peer(), error.to_string());
-                self.report().refuse(Some(peer), error);
-                client.refuse(&reason);
-            }
+        let Some(error) = error else {
+            return;
+        };
+        if !client.has_accepted() {
+            locked(&self.report).refuse(Some(client.peer()), error.clone());
+        }
+        let session = client.session();
+        client.refuse(&error.to_string());
+        if let (Some(session), Offer::Sessions(handler)) = (session, &mut self.builder.offer) {
+            handler.closed(session, &error);
         }
     }
 
@@ -196,7 +227,7 @@ impl Service {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
-                    self.report().accept_failures += 1;
+                    locked(&self.report).accept_failures += 1;
                     self.rests_until = Some(Instant::now() + REST);
                     return;
                 }
@@ -217,9 +248,9 @@ impl Service {
         if !allowed.unwrap_or(false) {
             return self.turn_away(socket, Some(peer), WireError::NotAllowed { peer });
         }
-        let client = match Client::new(socket, peer, &self.builder.parcel) {
+        let client = match Client::new(socket, peer, &self.builder.offer) {
             Ok(client) => client,
-            Err(error) => return self.report().refuse(Some(peer), error),
+            Err(error) => return locked(&self.report).refuse(Some(peer), error),
         };
         let number = self.next_number;
         self.next_number += 1;
@@ -237,7 +268,7 @@ impl Service {
 
     fn turn_away(&self, socket: OwnedFd, peer: Option<Peer>, error: WireError) {
         let reason = error.to_string();
-        self.report().refuse(peer, error);
+        locked(&self.report).refuse(peer, error);
         if let Ok(mut link) = Link::new(socket) {
             link.abort(&Frame::Refused { reason });
         }
@@ -245,17 +276,20 @@ impl Service {
 
     /// Tells everybody, those who wait to be accepted too.
     fn stop(mut self) {
-        let numbers: Vec<u64> = self.clients.keys().copied().collect();
-        for number in numbers {
-            // An answer that is there already counts: the client has it behind it.
-            self.go_on(number);
+        let clients = self.clients.iter();
+        let clients: Vec<(u64, Step)> = clients.map(|(&it, client)| (it, client.at())).collect();
+        for (number, at) in clients {
+            // An answer that is there already counts: the client has it behind it. A hello opens no session any more.
+            if at != Step::Hello {
+                self.go_on(number);
+            }
             self.end(number, Some(WireError::Stopped));
         }
         let reason = WireError::Stopped.to_string();
         self.listener.close(&Frame::Refused { reason });
     }
+}
 
-    fn report(&self) -> MutexGuard<'_, ServerReport> {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn locked(report: &Mutex<ServerReport>) -> MutexGuard<'_, ServerReport> {
+    report.lock().unwrap_or_else(PoisonError::into_inner)
 }
