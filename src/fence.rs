@@ -205,7 +205,7 @@ impl Kind<'_> {
 }
 
 /// Looks again and again, in pauses that double, until the work is done or the deadline has passed.
-fn poll(deadline: Instant, is_done: impl Fn() -> Result<bool>) -> Result<()> {
+pub(crate) fn poll(deadline: Instant, is_done: impl Fn() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     let mut pause = PAUSE.0;
     while !is_done()? {

@@ -184,7 +184,6 @@ mod reservation;
 pub mod share;
 #[cfg(feature = "sim")]
 pub mod sim;
-#[cfg_attr(not(feature = "sim"), allow(dead_code))]
 mod space;
 pub mod suspend;
 mod sync;

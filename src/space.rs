@@ -98,14 +98,12 @@ impl Space {
 
     /// The length of the longest free range, 0 if nothing is free.
     // Used by the pool.
-    #[allow(dead_code)]
     pub(crate) fn largest(&self) -> u64 {
         self.by_length.last().map_or(0, |&(length, _)| length)
     }
 
     /// The bytes of all free ranges together.
     // Used by the pool.
-    #[allow(dead_code)]
     pub(crate) fn free(&self) -> u64 {
         self.total
     }

@@ -22,3 +22,19 @@ use std::sync::PoisonError;
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// For what the memory model's own checker looks at, too: in unit tests under `--cfg loom` these are its atomics and
+/// locks, which try the weak orders that a processor may give.
+pub(crate) mod modelled {
+    #[cfg(not(all(test, loom)))]
+    pub(crate) use super::{atomic, Mutex, MutexGuard};
+    #[cfg(all(test, loom))]
+    pub(crate) use loom::sync::{atomic, Mutex, MutexGuard};
+
+    /// [`lock`](super::lock), for these.
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

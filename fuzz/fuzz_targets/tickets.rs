@@ -165,7 +165,7 @@ fn number<'a>(bytes: &'a [u8], width: usize) -> Option<(u128, &'a [u8])> {
 /// Accepts the form that a correct producer writes. Its numbers do not overflow.
 fn second_opinion(body: &[u8]) -> Option<()> {
     let rest = body.strip_prefix(beginning().as_slice())?;
-    let (_slot_and_generation, rest) = number(rest, 8)?;
+    let (_slot_and_generation, rest) = number(rest, 12)?;
     let (offset, rest) = number(rest, 8)?;
     let (length, rest) = number(rest, 8)?;
     let (count, mut rest) = number(rest, 2)?;

@@ -54,6 +54,26 @@ impl Error {
         }
     }
 
+    /// A fault on the device ended the context: nothing that was enqueued in it runs any more, and copies and kernels
+    /// fail until it is created again. Virtual memory management goes on.
+    pub fn is_context_lost(&self) -> bool {
+        matches!(
+            self.code(),
+            Some(
+                Code::ERROR_ILLEGAL_ADDRESS
+                    | Code::ERROR_CONTEXT_IS_DESTROYED
+                    | Code::ERROR_ECC_UNCORRECTABLE
+                    | Code::ERROR_ASSERT
+                    | Code::ERROR_HARDWARE_STACK_ERROR
+                    | Code::ERROR_ILLEGAL_INSTRUCTION
+                    | Code::ERROR_MISALIGNED_ADDRESS
+                    | Code::ERROR_INVALID_ADDRESS_SPACE
+                    | Code::ERROR_INVALID_PC
+                    | Code::ERROR_LAUNCH_FAILED
+            )
+        )
+    }
+
     /// The driver has shut down, or this process is a forked child: nothing can be done, and nothing needs to be.
     pub(crate) fn driver_is_gone(&self) -> bool {
         matches!(self.first(), Error::ForkedChild)

@@ -8,10 +8,10 @@
 //! | 4 | version, 1 |
 //! | 5..21 | pool |
 //! | 21..25 | slot |
-//! | 25..29 | generation of the slot |
-//! | 29..37 | offset of the slice in the pool |
-//! | 37..45 | length of the slice, at least 1 |
-//! | 45..47 | number of parts, at most 4,096 |
+//! | 25..33 | generation of the slot |
+//! | 33..41 | offset of the slice in the pool |
+//! | 41..49 | length of the slice, at least 1 |
+//! | 49..51 | number of parts, at most 4,096 |
 //! | | the parts |
 //! | last 8 | SipHash 2-4 over all bytes before it, with the pool's key |
 //!
@@ -34,7 +34,7 @@
 //!
 //! | altered | error |
 //! |---|---|
-//! | fewer than 55 bytes are left | `Truncated` |
+//! | fewer than 59 bytes are left | `Truncated` |
 //! | bytes 0..4 | `NotATicket` |
 //! | byte 4 | `Version` |
 //! | bytes 5..21 | `OtherPool` |
@@ -60,7 +60,7 @@ const MAGIC: [u8; 4] = *b"CVMT";
 const VERSION: u8 = 1;
 
 /// Bytes before the parts.
-const HEADER: usize = 47;
+const HEADER: usize = 51;
 
 /// Bytes of the check.
 const CHECK: usize = 8;
@@ -106,7 +106,7 @@ impl fmt::Debug for PoolId {
 }
 
 /// The secret that producer and consumers of one pool share: it refuses a ticket in which any byte is altered.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct TicketKey([u8; 16]);
 
 impl TicketKey {
@@ -140,7 +140,7 @@ impl fmt::Debug for TicketKey {
 pub(super) struct TicketData {
     pub pool: PoolId,
     pub slot: u32,
-    pub generation: u32,
+    pub generation: u64,
     /// Of the slice in the pool, in bytes.
     pub offset: u64,
     /// Of the slice, in bytes.
@@ -278,7 +278,7 @@ pub(super) fn decode(
         at: MAGIC.len() + 1 + pool.0.len(),
     };
     let slot = u32::from_le_bytes(fields.take()?);
-    let generation = u32::from_le_bytes(fields.take()?);
+    let generation = u64::from_le_bytes(fields.take()?);
     let offset = u64::from_le_bytes(fields.take()?);
     let length = u64::from_le_bytes(fields.take()?);
     check_slice(offset, length)?;

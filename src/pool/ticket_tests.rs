@@ -13,7 +13,7 @@ fn data(length: u64, parts: Vec<Part>) -> TicketData {
     TicketData {
         pool: POOL,
         slot: 0x0102_0304,
-        generation: 0x0506_0708,
+        generation: 0x0506_0708_090a_0b0c,
         offset: 0x1_0000_0000,
         length,
         parts,
@@ -399,7 +399,7 @@ fn any_part() -> impl Strategy<Value = Part> {
 proptest! {
     #[test]
     fn what_is_encoded_is_decoded(
-        (pool, key, slot, generation) in any::<([u8; 16], [u8; 16], u32, u32)>(),
+        (pool, key, slot, generation) in any::<([u8; 16], [u8; 16], u32, u64)>(),
         offset in 0..u64::MAX / 2,
         room in 0u64..3,
         parts in prop::collection::vec(any_part(), 0..5),

@@ -12,6 +12,7 @@ use crate::driver::Calls;
 use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::mapping::{BackingKind, Mapping};
+use crate::sys::CUstream;
 
 impl Reservation {
     /// Copies bytes from the host to `[offset, offset + bytes.len())`.
@@ -84,35 +85,60 @@ impl Reservation {
         from: usize,
         size: usize,
     ) -> Result<()> {
+        let needs = self.copy_needs(to, other, from, size)?;
+        self.in_pieces(&needs, |calls, at, size| {
+            calls.copy_on_device(self.address(to + at), other.address(from + at), size)
+        })
+    }
+
+    /// Both ends of a copy from another reservation, checked.
+    fn copy_needs<'a>(
+        &'a self,
+        to: usize,
+        other: &'a Reservation,
+        from: usize,
+        size: usize,
+    ) -> Result<[Need<'a>; 2]> {
         if !other.driver.is_same(&self.driver) {
             return Err(Error::ForeignDriver);
         }
         let target = self.beneath(to, size)?.needing(Access::ReadWrite)?;
         let source = other.beneath(from, size)?.needing(Access::Read)?;
-        self.in_pieces(&apart(target, source)?, |calls, at, size| {
-            calls.copy_on_device(self.address(to + at), other.address(from + at), size)
+        apart(target, source)
+    }
+
+    /// [`copy_from`](Reservation::copy_from) in the order of a stream, which is asked for with the device that copies.
+    /// Returns when the copy is enqueued.
+    pub(crate) fn enqueue_copy_from(
+        &mut self,
+        to: usize,
+        other: &Reservation,
+        from: usize,
+        size: usize,
+        stream: impl FnOnce(&Device) -> Result<CUstream>,
+    ) -> Result<()> {
+        let needs = self.copy_needs(to, other, from, size)?;
+        let device = self.device_that(&needs)?;
+        let stream = stream(&device)?;
+        self.driver.with_context(device.raw(), |calls| {
+            let (to, from) = (self.address(to), other.address(from));
+            pieces(&needs).into_iter().try_for_each(|piece| {
+                let at = piece.start as u64;
+                calls.enqueue_copy(to + at, from + at, piece.len(), stream)
+            })
         })
     }
 
-    /// Does the operation to the ranges, from an offset for a size, and waits for it: all at once, or, where the host
-    /// has rights, from seam to seam. There the driver copies through the host's own mapping, and a copy over the end
-    /// of one ends the process (seen on an H200 with driver 580.159).
+    /// Does the operation to the ranges, from an offset for a size, and waits for it.
     fn in_pieces(
         &self,
         needs: &[Need<'_>],
         mut operation: impl FnMut(&Calls, usize, usize) -> Result<()>,
     ) -> Result<()> {
         let device = self.device_that(needs)?;
-        let mut ends: Vec<usize> = needs.iter().flat_map(Need::seams).collect();
-        ends.sort_unstable();
-        let size = needs.first().map_or(0, |need| need.asked.len());
         self.driver.with_context(device.raw(), |calls| {
-            let mut at = 0;
-            for end in ends.into_iter().chain([size]).filter(|end| *end <= size) {
-                if end > at {
-                    operation(calls, at, end - at)?;
-                    at = end;
-                }
+            for piece in pieces(needs) {
+                operation(calls, piece.start, piece.len())?;
             }
             calls.default_stream_synchronize()
         })
@@ -142,6 +168,21 @@ impl Reservation {
                 .map_or(Error::ForeignDriver, Need::refusal),
         })
     }
+}
+
+/// The pieces that an operation on the ranges is made in: all at once, or, where the host has rights, from seam to seam.
+/// There the driver copies through the host's own mapping, and a copy over the end of one ends the process (seen on an
+/// H200 with driver 580.159).
+fn pieces(needs: &[Need<'_>]) -> Vec<Range<usize>> {
+    let size = needs.first().map_or(0, |need| need.asked.len());
+    let mut ends: Vec<usize> = needs.iter().flat_map(Need::seams).collect();
+    ends.sort_unstable();
+    ends.retain(|end| *end < size);
+    ends.push(size);
+    let mut at = 0;
+    ends.dedup();
+    let piece = |end| std::mem::replace(&mut at, end)..end;
+    ends.into_iter().map(piece).collect()
 }
 
 /// The two ends of a copy, if they share no memory.

@@ -31,6 +31,16 @@ impl ReadOnlySpan {
         ReadOnlySpan { span }
     }
 
+    /// What it is made of, to be read.
+    pub(crate) fn reservation(&self) -> &Reservation {
+        &self.span
+    }
+
+    /// What it is made of, to be closed.
+    pub(crate) fn into_reservation(self) -> Reservation {
+        self.span
+    }
+
     /// First address.
     pub fn base(&self) -> u64 {
         self.span.base()

@@ -14,6 +14,11 @@ impl Calls {
         driver_call!(self.cuStreamSynchronize(null_mut()), Attempt::Plain)
     }
 
+    /// Waits for all work of the current context.
+    pub(crate) fn context_synchronize(&self) -> Result<()> {
+        driver_call!(self.cuCtxSynchronize(), Attempt::Plain)
+    }
+
     pub(crate) fn stream_synchronize(&self, stream: CUstream) -> Result<()> {
         driver_call!(self.cuStreamSynchronize(stream), Attempt::Plain)
     }

@@ -1,0 +1,143 @@
+//! The consumer's own streams, and its control words as its devices see them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use super::acknowledge::Pending;
+use crate::device::Device;
+use crate::driver::{Calls, Stream};
+use crate::error::{Error, Result};
+use crate::pool::control::ControlMemory;
+use crate::sync::{lock, Mutex};
+
+/// One stream for each device that copies, and what they write to.
+pub(super) struct Streams {
+    device: Device,
+    lane: Arc<ControlMemory>,
+    open: Mutex<Vec<(Device, Stream)>>,
+    /// The device in whose context the control words are registered, and their address there.
+    registered: Mutex<Option<(Device, u64)>>,
+    /// Some device cannot write words in stream order.
+    no_memory_operations: AtomicBool,
+    /// Devices that have work of this consumer, on streams of its own or of the caller's.
+    used: Mutex<Vec<Device>>,
+    /// Acknowledgements that could not be enqueued, and whose work could not be waited for.
+    pub(super) late: Mutex<Vec<Pending>>,
+}
+
+impl Streams {
+    pub(super) fn new(device: &Device, lane: Arc<ControlMemory>) -> Streams {
+        Streams {
+            device: device.clone(),
+            lane,
+            open: Mutex::default(),
+            registered: Mutex::default(),
+            no_memory_operations: AtomicBool::new(false),
+            used: Mutex::default(),
+            late: Mutex::default(),
+        }
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(super) fn lane(&self) -> &Arc<ControlMemory> {
+        &self.lane
+    }
+
+    /// The consumer's stream on a device. It waits for no other stream.
+    pub(super) fn of(&self, device: &Device) -> Result<usize> {
+        let known = self.known(device);
+        if let Some(stream) = known {
+            return Ok(stream.raw() as usize);
+        }
+        let create = |calls: &Calls| calls.stream_create();
+        let fresh = device.driver().with_context(device.raw(), create)?;
+        let mut open = lock(&self.open);
+        let other = open
+            .iter()
+            .find(|(of, _)| of.ordinal() == device.ordinal())
+            .map(|(_, stream)| *stream);
+        // Another thread may have been faster: the stream too many goes with the others.
+        open.push((device.clone(), fresh));
+        Ok(other.unwrap_or(fresh).raw() as usize)
+    }
+
+    fn known(&self, device: &Device) -> Option<Stream> {
+        let open = lock(&self.open);
+        let of_device = |(of, _): &&(Device, Stream)| of.ordinal() == device.ordinal();
+        open.iter().find(of_device).map(|(_, stream)| *stream)
+    }
+
+    /// Notes that a device has work that writes control words.
+    pub(super) fn note(&self, device: &Device) {
+        let mut used = lock(&self.used);
+        if used.iter().all(|of| of.ordinal() != device.ordinal()) {
+            used.push(device.clone());
+        }
+    }
+
+    pub(super) fn writes_words(&self) -> bool {
+        !self.no_memory_operations.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn writes_no_words(&self) {
+        self.no_memory_operations.store(true, Ordering::Relaxed);
+    }
+
+    /// The address of the control words for the devices. They are registered by the first call, in the context of the
+    /// device, which is current.
+    pub(super) fn words(&self, calls: &Calls, device: &Device) -> Result<u64> {
+        if let Some((_, address)) = &*lock(&self.registered) {
+            return Ok(*address);
+        }
+        let (memory, size) = (self.lane.address(), self.lane.size());
+        calls.register_shared(memory, size)?;
+        let address = match calls.host_device_pointer(memory) {
+            Ok(address) => address,
+            Err(error) => {
+                let undo = calls.unregister_shared(memory).err();
+                return Err(error.with_undo(undo.into_iter().collect()));
+            }
+        };
+        Ok(lock(&self.registered)
+            .get_or_insert((device.clone(), address))
+            .1)
+    }
+
+    /// Waits for all work, and gives back what the driver has. After it the control words and the pool's memory are used
+    /// by no device.
+    pub(super) fn end(&self) -> Result<()> {
+        let open = std::mem::take(&mut *lock(&self.open));
+        let mut devices = std::mem::take(&mut *lock(&self.used));
+        for (device, _) in &open {
+            if devices.iter().all(|of| of.ordinal() != device.ordinal()) {
+                devices.push(device.clone());
+            }
+        }
+        let mut failures = Vec::new();
+        for device in devices {
+            let wait = |calls: &Calls| calls.context_synchronize();
+            match device.driver().with_context(device.raw(), wait) {
+                Err(error) if !error.is_context_lost() => failures.push(error),
+                _ => {}
+            }
+        }
+        if !failures.is_empty() {
+            return Error::first_of(failures);
+        }
+        for (device, stream) in open {
+            let destroy = |calls: &Calls| calls.stream_destroy(stream);
+            // A stream that stays goes with its context.
+            let _ = device.driver().with_context(device.raw(), destroy);
+        }
+        let registered = lock(&self.registered).take();
+        if let Some((device, _)) = registered {
+            let memory = self.lane.address();
+            let unregister = |calls: &Calls| calls.unregister_shared(memory);
+            device.driver().with_context(device.raw(), unregister)?;
+        }
+        Ok(())
+    }
+}

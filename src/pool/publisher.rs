@@ -1,0 +1,296 @@
+//! Publishing: room, copies, then the ticket.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::copier::{Order, Transfer};
+use super::error::PoolError;
+use super::ledger::NoConsumer;
+use super::payload::{Payload, Plan};
+use super::publishing::Publishing;
+use super::shared::{Inside, Shared};
+use super::slots::SlotRef;
+use super::ticket::{self, PoolId, TicketData};
+use crate::sys::CUstream;
+
+/// The shortest and the longest pause between two looks for room.
+const PAUSE: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+
+/// Publishes into a pool. Made by [`Pool::publisher`](super::Pool::publisher); any number of threads use clones of it, or
+/// one by reference.
+///
+/// Once the pool is closing every publish is refused: [`PoolError::Closing`].
+#[derive(Clone)]
+pub struct Publisher {
+    shared: Arc<Shared>,
+    order: Order,
+    patience: Option<Duration>,
+}
+
+/// Names one published slice, for [`Publisher::cancel`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SliceId {
+    pool: PoolId,
+    at: SlotRef,
+}
+
+/// A published slice: the ticket to send, and its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "consumers open the slice by its ticket; without that the slice is held until it expires or is cancelled"]
+pub struct Published {
+    id: SliceId,
+    ticket: Vec<u8>,
+}
+
+impl Published {
+    /// Names the slice for a cancel.
+    pub fn id(&self) -> SliceId {
+        self.id
+    }
+
+    /// The ticket, for every consumer alike. It travels by any transport.
+    pub fn ticket(&self) -> &[u8] {
+        &self.ticket
+    }
+
+    /// The ticket.
+    pub fn into_ticket(self) -> Vec<u8> {
+        self.ticket
+    }
+}
+
+/// A slice that has room, and the place of each part in it.
+#[derive(Debug)]
+pub(super) struct Filled {
+    pub(super) at: SlotRef,
+    offset: u64,
+    plan: Plan,
+}
+
+impl Publisher {
+    pub(super) fn new(shared: Arc<Shared>) -> Publisher {
+        Publisher {
+            shared,
+            order: Order::DefaultStream,
+            patience: None,
+        }
+    }
+
+    /// Copies come after the work enqueued so far on this stream, instead of the default stream.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is a stream of the pool's device, in its primary context, that is not destroyed while this publisher or
+    /// a clone of it is used.
+    #[allow(unsafe_code)]
+    pub unsafe fn on_stream(mut self, stream: CUstream) -> Publisher {
+        self.order = Order::Stream(stream as usize);
+        self
+    }
+
+    /// Copies come after nothing: what is published is ready when it is published. They then run on a stream of the
+    /// pool's own.
+    pub fn with_ready_sources(mut self) -> Publisher {
+        self.order = Order::Ready;
+        self
+    }
+
+    /// While there is no room, waits for it this long. If nothing is said, a publish without room fails at once.
+    pub fn waiting_for_room(mut self, time: Duration) -> Publisher {
+        self.patience = Some(time);
+        self
+    }
+
+    /// Publishes one slice. Its bytes are in the pool when this returns.
+    ///
+    /// # Errors
+    ///
+    /// Before any driver call: [`PoolError::Empty`], [`PoolError::Layout`], [`PoolError::PartCount`],
+    /// [`PoolError::TooLarge`], [`PoolError::Exhausted`], [`PoolError::Closing`]. Then [`PoolError::NoConsumer`], or
+    /// [`PoolError::Memory`] with a driver failure. Nothing is published then. A slice whose copy could not be waited
+    /// for is quarantined; the pool goes on without it.
+    #[doc(alias = "cuMemcpyDtoDAsync")]
+    pub fn publish(&self, payload: &Payload<'_>) -> Result<Published, PoolError> {
+        let mut published = self.publish_all(std::slice::from_ref(payload))?;
+        // One payload, one slice.
+        published.pop().ok_or(PoolError::Empty { part: 0 })
+    }
+
+    /// Publishes several slices, all or none, with one wait for all of their copies.
+    ///
+    /// # Errors
+    ///
+    /// As [`publish`](Self::publish).
+    pub fn publish_all(&self, payloads: &[Payload<'_>]) -> Result<Vec<Published>, PoolError> {
+        let inside = self.shared.enter()?;
+        let slices = self.reserve(payloads)?;
+        let transfers = self.transfers(payloads, &slices);
+        match self.shared.copier.copy(self.order, &transfers) {
+            Ok(()) => publish(&inside, slices),
+            Err(stopped) => Err(inside.take_apart(slices, *stopped)),
+        }
+    }
+
+    /// Begins to publish several slices, and returns while the copies run. Bytes of the host have been copied then.
+    ///
+    /// # Errors
+    ///
+    /// As [`publish`](Self::publish).
+    pub fn begin<'a>(&self, payloads: &[Payload<'a>]) -> Result<Publishing<'a>, PoolError> {
+        let inside = self.shared.enter()?;
+        let slices = self.reserve(payloads)?;
+        let transfers = self.transfers(payloads, &slices);
+        match self.shared.copier.start(self.order, &transfers) {
+            Ok(flight) => Ok(Publishing::new(inside, flight, slices)),
+            Err(stopped) => Err(inside.take_apart(slices, *stopped)),
+        }
+    }
+
+    /// Takes a slice back from all consumers that have not opened its ticket; how many have it open, and hold it until
+    /// they acknowledge. It may be called again, and after the slice was freed: then nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::UnknownSlice`] for an id of another pool.
+    pub fn cancel(&self, id: SliceId) -> Result<usize, PoolError> {
+        if id.pool != self.shared.id || !self.shared.ledger.knows(id.at) {
+            return Err(PoolError::UnknownSlice {
+                slot: id.at.slot,
+                generation: id.at.generation,
+            });
+        }
+        Ok(self.shared.ledger.cancel(id.at))
+    }
+
+    /// [Cancels](Self::cancel) several slices; how many consumers still have one of them open.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::UnknownSlice`]: then none of them was cancelled.
+    pub fn cancel_all(&self, ids: &[SliceId]) -> Result<usize, PoolError> {
+        let known = |id: &&SliceId| id.pool == self.shared.id && self.shared.ledger.knows(id.at);
+        if let Some(id) = ids.iter().find(|id| !known(id)) {
+            return self.cancel(*id);
+        }
+        ids.iter().map(|id| self.cancel(*id)).sum()
+    }
+
+    /// Room for all, or for none.
+    fn reserve(&self, payloads: &[Payload<'_>]) -> Result<Vec<Filled>, PoolError> {
+        let size = self.shared.size;
+        let plans: Vec<Plan> = payloads
+            .iter()
+            .map(|payload| payload.plan(size))
+            .collect::<Result<_, _>>()?;
+        let all = plans
+            .iter()
+            .try_fold(0_usize, |all, plan| all.checked_add(plan.length));
+        if all.is_none_or(|all| all > size) {
+            return Err(PoolError::TooLarge {
+                needed: all.unwrap_or(usize::MAX),
+                pool: size,
+            });
+        }
+        let start = Instant::now();
+        let mut pause = PAUSE.0;
+        loop {
+            let refused = match self.shared.reserve(&plans) {
+                Ok(places) => {
+                    let filled = |(plan, (at, offset))| Filled { at, offset, plan };
+                    return Ok(plans.into_iter().zip(places).map(filled).collect());
+                }
+                Err(refused) => refused,
+            };
+            let left = self.patience.and_then(|patience| {
+                let left = patience.checked_sub(start.elapsed())?;
+                (!left.is_zero() && !self.shared.gate.is_closed()).then_some(left)
+            });
+            let Some(left) = left else {
+                return Err(match self.shared.gate.is_closed() {
+                    true => PoolError::Closing,
+                    false => refused,
+                });
+            };
+            thread::sleep(pause.min(left));
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    fn transfers<'a>(&self, payloads: &[Payload<'a>], slices: &[Filled]) -> Vec<Transfer<'a>> {
+        let base = self.shared.base;
+        let mut transfers = Vec::with_capacity(payloads.len());
+        for (payload, slice) in payloads.iter().zip(slices) {
+            for (part, source) in payload.sources().enumerate() {
+                transfers.push(Transfer {
+                    to: base + slice.offset + slice.plan.range(part).start as u64,
+                    source: *source,
+                });
+            }
+        }
+        transfers
+    }
+}
+
+/// Publishes slices whose copies are done, all or none.
+pub(super) fn publish(inside: &Inside, slices: Vec<Filled>) -> Result<Vec<Published>, PoolError> {
+    let shared = inside.shared();
+    let now = shared.now();
+    for (index, slice) in slices.iter().enumerate() {
+        let expires = match slice.plan.expires {
+            Some(time) => now.saturating_add(time.as_nanos().try_into().unwrap_or(u64::MAX)),
+            None => 0,
+        };
+        match shared.ledger.publish(slice.at, now, expires) {
+            Ok(true) => shared.wake(),
+            Ok(false) => {}
+            Err(NoConsumer) => {
+                // Nobody is there to hold those that were published before it.
+                let (before, others) = slices.split_at(index);
+                for slice in before {
+                    shared.ledger.cancel(slice.at);
+                }
+                for slice in others {
+                    shared.ledger.abandon(slice.at);
+                }
+                return Err(PoolError::NoConsumer {
+                    consumers: shared.ledger.consumers(),
+                });
+            }
+        }
+    }
+    Ok(slices
+        .into_iter()
+        .map(|slice| published(shared, slice))
+        .collect())
+}
+
+fn published(shared: &Shared, slice: Filled) -> Published {
+    let Filled { at, offset, plan } = slice;
+    let ticket = TicketData {
+        pool: shared.id,
+        slot: at.slot,
+        generation: at.generation,
+        offset,
+        length: plan.length as u64,
+        parts: plan.parts,
+    };
+    Published {
+        id: SliceId {
+            pool: shared.id,
+            at,
+        },
+        ticket: ticket::encode(&ticket, &shared.key),
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher")
+            .field("pool", &self.shared.id)
+            .field("order", &self.order)
+            .field("patience", &self.patience)
+            .finish()
+    }
+}
