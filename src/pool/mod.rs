@@ -13,6 +13,8 @@ mod gate;
 mod greeting;
 mod layout;
 mod ledger;
+#[cfg(all(test, any(loom, shuttle)))]
+mod model;
 mod payload;
 mod producer;
 mod publisher;
