@@ -52,8 +52,10 @@ mod release;
 mod reserve;
 mod retain;
 mod rights;
+mod rows;
 mod share;
 mod stack;
+mod stream_work;
 mod streams;
 mod transcript;
 mod trial;
@@ -95,6 +97,8 @@ const FACTS: &[Section] = &[
     share::SECTION,
     handover::SECTION,
     streams::SECTION,
+    stream_work::SECTION,
+    rows::SECTION,
     outputs::SECTION,
 ];
 

@@ -11,6 +11,7 @@ mod log;
 mod memory;
 mod misuse;
 mod modes;
+mod queues;
 mod registered;
 mod rig;
 mod sharing;
