@@ -65,14 +65,21 @@ mod checker {
         }
 
         pub(super) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
-            assert!(self.inside.fetch_add(1, SeqCst) < WRITING, "read while written");
+            assert!(
+                self.inside.fetch_add(1, SeqCst) < WRITING,
+                "read while written"
+            );
             let result = read(self.value.get());
             self.inside.fetch_sub(1, SeqCst);
             result
         }
 
         pub(super) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
-            assert_eq!(self.inside.fetch_add(WRITING, SeqCst), 0, "written while used");
+            assert_eq!(
+                self.inside.fetch_add(WRITING, SeqCst),
+                0,
+                "written while used"
+            );
             let result = write(self.value.get());
             self.inside.fetch_sub(WRITING, SeqCst);
             result
@@ -141,7 +148,10 @@ impl Scene {
         entry.open(at.generation)?;
         // SAFETY: the ticket is open.
         let found = self.bytes.with(|bytes| unsafe { *bytes });
-        assert_eq!(found, at.generation, "the slice was overwritten while it was open");
+        assert_eq!(
+            found, at.generation,
+            "the slice was overwritten while it was open"
+        );
         entry.close(at.generation);
         entry.finish(at.generation, scope);
         Ok(())
