@@ -185,10 +185,8 @@ impl Attached {
         match self.session.ended() {
             None => Ok(()),
             Some(WireError::Refused { reason, .. }) => Err(PoolError::Ended { reason }),
-            Some(WireError::Stopped) => Err(PoolError::Ended {
-                reason: WireError::Stopped.to_string(),
-            }),
-            Some(_) => Err(PoolError::ProducerGone),
+            Some(WireError::Vanished { .. }) => Err(PoolError::ProducerGone),
+            Some(error) => Err(error.into()),
         }
     }
 
