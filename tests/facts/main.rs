@@ -48,6 +48,7 @@ mod properties;
 mod props;
 mod recorded;
 mod recording;
+mod registered;
 mod release;
 mod reserve;
 mod retain;
@@ -98,6 +99,7 @@ const FACTS: &[Section] = &[
     handover::SECTION,
     streams::SECTION,
     stream_work::SECTION,
+    registered::SECTION,
     rows::SECTION,
     outputs::SECTION,
 ];

@@ -167,8 +167,7 @@ pub const SECTION: Section = Section {
     ],
 };
 
-const MOVED: &str =
-    "rows go from where they are to where they are to be, and nothing between them does";
+const MOVED: &str = "rows are copied, and the bytes between them stay";
 const PITCH: &str = "a pitch must be as large as a row with what is before it";
 const CHECKED: &str =
     "a row that cannot be reached has the copy refused before anything runs (assumed)";

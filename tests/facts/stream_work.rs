@@ -1,12 +1,11 @@
-//! Work in the order of a stream: waits for events, words, functions of the host; and registered memory, which words are
-//! written to.
+//! Work in the order of a stream: waits for events, words, functions of the host.
 //!
 //! None of this was measured yet, but for the words that four kinds of memory take. Where the documentation leaves the
 //! answer open, the case says that it is assumed.
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Mutex;
 
 use cuda_vmm::sys::{CUdeviceptr, CUevent, CUresult, CUstream, DriverCalls};
@@ -17,6 +16,7 @@ use crate::codes::{call, demand, SUCCESS};
 use crate::driver::Driver;
 use crate::gpu::{Gpu, UNRESERVED};
 use crate::props::{READ, READ_WRITE};
+use crate::registered::{Memfd, MAPPED, PORTABLE};
 use crate::streams::{Event, Stream};
 use crate::support::which::Which;
 
@@ -160,42 +160,6 @@ pub const SECTION: Section = Section {
             "a function of the host may not call the driver (documented, not guaranteed)",
             function_that_calls_the_driver,
         ),
-        case(
-            "device_pointer",
-            "registered memory has its own address on the device, and so has every part of it",
-            |gpu| {
-                let memfd = Memfd::new();
-                assert_eq!(memfd.register(gpu, PORTABLE | MAPPED), memfd.address());
-                let mut inside = 0;
-                let part = memfd.at(100);
-                call!(gpu, cuMemHostGetDevicePointer_v2(&mut inside, part, 0) => SUCCESS);
-                assert_eq!(inside, memfd.address() + 100);
-                memfd.unregister(gpu);
-            },
-        ),
-        case(
-            "device_pointer_of_what_is_not_mapped",
-            "with unified addresses memory has one that was not registered to be mapped (assumed)",
-            |gpu| {
-                let memfd = Memfd::new();
-                assert_eq!(memfd.register(gpu, PORTABLE), memfd.address());
-                memfd.unregister(gpu);
-            },
-        ),
-        case(
-            "device_pointer_refused",
-            "memory that is not registered has none; there are no flags",
-            |gpu| {
-                let memfd = Memfd::new();
-                let mut at = 0;
-                call!(gpu, cuMemHostGetDevicePointer_v2(&mut at, memfd.at(0), 0) => INVALID_VALUE);
-                memfd.register(gpu, PORTABLE | MAPPED);
-                call!(gpu, cuMemHostGetDevicePointer_v2(&mut at, memfd.at(0), 1) => INVALID_VALUE);
-                memfd.unregister(gpu);
-                call!(gpu, cuMemHostGetDevicePointer_v2(&mut at, memfd.at(0), 0) => INVALID_VALUE);
-                assert_eq!(at, 0);
-            },
-        ),
     ],
 };
 
@@ -203,10 +167,6 @@ const WAIT: &str =
     "a stream that waits for an event goes on when what was before the record is done";
 const WORD: &str = "a stream writes words to any memory that its device may write";
 const REFUSED: &str = "a word that cannot be written is refused before anything runs (assumed)";
-
-/// Flags of `cuMemHostRegister`.
-const PORTABLE: u32 = 1;
-const MAPPED: u32 = 2;
 
 /// What [`words_arrive`] leaves.
 const PATTERN: [u8; 8] = [0x78, 0x56, 0x34, 0x12, 0xef, 0xcd, 0xab, 0x89];
@@ -226,69 +186,6 @@ fn word_refused(gpu: &Gpu, at: CUdeviceptr) {
     call!(gpu, cuStreamWriteValue32_v2(stream.raw, at, 7, 0) => INVALID_VALUE);
     call!(gpu, cuStreamSynchronize(stream.raw) => SUCCESS);
     call!(gpu, cuCtxSynchronize() => SUCCESS);
-}
-
-/// A page of memory that has a file, mapped for this process.
-struct Memfd {
-    fd: i32,
-    address: *mut c_void,
-}
-
-impl Memfd {
-    const SIZE: usize = 4096;
-
-    fn new() -> Memfd {
-        let fd = unsafe { libc::memfd_create(c"facts".as_ptr(), libc::MFD_CLOEXEC) };
-        assert!(fd >= 0, "no memfd");
-        assert_eq!(unsafe { libc::ftruncate(fd, Self::SIZE as i64) }, 0);
-        Memfd::map(fd)
-    }
-
-    /// The same memory at another address.
-    fn other_view(&self) -> Memfd {
-        Memfd::map(unsafe { libc::dup(self.fd) })
-    }
-
-    fn map(fd: i32) -> Memfd {
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        let address =
-            unsafe { libc::mmap(ptr::null_mut(), Self::SIZE, rights, libc::MAP_SHARED, fd, 0) };
-        assert_ne!(address, libc::MAP_FAILED);
-        Memfd { fd, address }
-    }
-
-    fn address(&self) -> CUdeviceptr {
-        self.address as CUdeviceptr
-    }
-
-    fn at(&self, offset: usize) -> *mut c_void {
-        self.address.wrapping_byte_add(offset)
-    }
-
-    fn word(&self, index: usize) -> &AtomicU32 {
-        unsafe { AtomicU32::from_ptr(self.at(4 * index).cast()) }
-    }
-
-    /// Registers it, and gives the address that it has on the device.
-    fn register(&self, gpu: &Gpu, flags: u32) -> CUdeviceptr {
-        call!(gpu, cuMemHostRegister_v2(self.address, Self::SIZE, flags) => SUCCESS);
-        let mut at = 0;
-        call!(gpu, cuMemHostGetDevicePointer_v2(&mut at, self.address, 0) => SUCCESS);
-        at
-    }
-
-    fn unregister(&self, gpu: &Gpu) {
-        call!(gpu, cuMemHostUnregister(self.address) => SUCCESS);
-    }
-}
-
-impl Drop for Memfd {
-    fn drop(&mut self) {
-        unsafe {
-            libc::munmap(self.address, Self::SIZE);
-            libc::close(self.fd);
-        }
-    }
 }
 
 fn wait_behind_work(which: Which) {

@@ -302,47 +302,6 @@ fn devices_are_as_configured() {
 }
 
 #[test]
-fn a_device_whose_streams_write_no_words() {
-    let unable = SimDevice::new().stream_memory_operations(false);
-    let devices = [SimDevice::new(), unable];
-    let rig = Rig::with(Simulation::builder().devices(devices));
-    let supports = |attribute, device| {
-        let mut value = 77;
-        check(unsafe { rig.0.cuDeviceGetAttribute(&mut value, attribute, device) }).unwrap();
-        value
-    };
-    let attributes = [
-        CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1,
-        CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V2,
-    ];
-    for attribute in attributes {
-        assert_eq!((supports(attribute, 0), supports(attribute, 1)), (1, 0));
-    }
-    let (address, _) = rig.block(1);
-    rig.access_of(address, G, &[grant(1, 3)]).unwrap();
-    let write = |stream| check(unsafe { rig.0.cuStreamWriteValue32_v2(stream, address, 7, 0) });
-    let able = rig.stream();
-    write(able).unwrap();
-    rig.enter(1);
-    let unable = rig.stream();
-    let unsupported = CUresult::CUDA_ERROR_NOT_SUPPORTED;
-    assert_eq!(write(unable), Err(unsupported));
-    assert_eq!(write(std::ptr::null_mut()), Err(unsupported));
-    // The stream's device counts, not the current one.
-    write(able).unwrap();
-    rig.fill_async(address, 9, 1, unable).unwrap();
-    assert_eq!(rig.read(address, 2), Ok(vec![9, 0]));
-
-    let said = SimDevice::new()
-        .stream_memory_operations(false)
-        .attribute(attributes[0], 1);
-    let rig = Rig::with(Simulation::builder().device(said));
-    let mut value = 77;
-    check(unsafe { rig.0.cuDeviceGetAttribute(&mut value, attributes[0], 0) }).unwrap();
-    assert_eq!(value, 1);
-}
-
-#[test]
 fn a_call_left_out_is_not_found() {
     let rig = Rig::with(Simulation::builder().without(Call::cuMemRetainAllocationHandle));
     assert!(!rig.0.provides(Call::cuMemRetainAllocationHandle));

@@ -14,5 +14,6 @@ mod modes;
 mod queues;
 mod registered;
 mod rig;
+mod rows;
 mod sharing;
 mod streams;

@@ -1,4 +1,4 @@
-//! Streams that wait for each other, functions of the host, words and rows: in both modes, and when something is lost.
+//! Streams that wait for each other, functions of the host and words: in both modes, and when something is lost.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -11,46 +11,13 @@ use std::time::Duration;
 use cuda_vmm::sim::{Fault, SimDevice, Simulation};
 use cuda_vmm::sys::*;
 
+use crate::registered::Word;
 use crate::rig::*;
+use crate::rows::rows;
 
 const NOT_READY: CUresult = CUresult::CUDA_ERROR_NOT_READY;
 const NO_HANDLE: CUresult = CUresult::CUDA_ERROR_INVALID_HANDLE;
 const DONE: CUresult = CUresult::CUDA_SUCCESS;
-
-impl Rig {
-    fn query(&self, stream: CUstream) -> CUresult {
-        unsafe { self.0.cuStreamQuery(stream) }
-    }
-
-    fn record(&self, event: CUevent, stream: CUstream) {
-        check(unsafe { self.0.cuEventRecord(event, stream) }).unwrap();
-    }
-
-    fn wait(&self, stream: CUstream, event: CUevent) -> Result {
-        check(unsafe { self.0.cuStreamWaitEvent(stream, event, 0) })
-    }
-
-    fn word(&self, stream: CUstream, address: u64, value: u32) -> Result {
-        check(unsafe { self.0.cuStreamWriteValue32_v2(stream, address, value, 0) })
-    }
-
-    fn launch<T>(&self, stream: CUstream, function: CUhostFn, data: &T) -> Result {
-        let data = (&raw const *data).cast_mut().cast();
-        check(unsafe { self.0.cuLaunchHostFunc(stream, function, data) })
-    }
-
-    fn destroy(&self, stream: CUstream) {
-        check(unsafe { self.0.cuStreamDestroy_v2(stream) }).unwrap();
-    }
-
-    /// A stream with an event recorded on it that is not reached before the stream is released.
-    fn held(&self) -> (CUstream, CUevent) {
-        let (stream, event) = (self.stream(), self.event());
-        assert!(self.0.hold_stream(stream));
-        self.record(event, stream);
-        (stream, event)
-    }
-}
 
 /// # Safety
 ///
@@ -289,182 +256,12 @@ fn what_pending_words_and_rows_touch_is_not_unmapped_unnoticed() {
     }
 }
 
-/// A word of the host's own, registered.
-struct Word(Box<[AtomicU32; 4]>);
-
-impl Word {
-    fn address(&self) -> *mut c_void {
-        self.0.as_ptr().cast_mut().cast()
-    }
-
-    fn register(&self, rig: &Rig, flags: u32) -> Result<u64> {
-        let (memory, mut at) = (self.address(), 0);
-        check(unsafe { rig.0.cuMemHostRegister_v2(memory, 16, flags) })?;
-        check(unsafe { rig.0.cuMemHostGetDevicePointer_v2(&mut at, memory, 0) })?;
-        Ok(at)
-    }
-
-    fn unregister(&self, rig: &Rig) {
-        check(unsafe { rig.0.cuMemHostUnregister(self.address()) }).unwrap();
-    }
-}
-
-#[test]
-fn devices_reach_registered_memory_at_its_own_address() {
-    for rig in Rig::both() {
-        let word = Word(Box::default());
-        let stream = rig.stream();
-        let at = word.address() as u64;
-        assert_eq!(rig.word(stream, at, 1), Err(INVALID));
-        assert_eq!(word.register(&rig, 3), Ok(at));
-        rig.word(stream, at + 12, 0x1234_5678).unwrap();
-        assert_eq!(word.0[3].load(Ordering::Acquire), 0x1234_5678);
-        assert_eq!(rig.word(stream, at + 16, 1), Err(INVALID));
-        assert_eq!(rig.word(stream, at + 2, 1), Err(INVALID));
-        assert_eq!(rig.read(at + 12, 4), Ok(vec![0x78, 0x56, 0x34, 0x12]));
-        assert_eq!(rig.read(at + 12, 5), Err(INVALID));
-        rig.fill(at, 0xaa, 4).unwrap();
-        assert_eq!(word.0[0].load(Ordering::Acquire), 0xaaaa_aaaa);
-        word.unregister(&rig);
-
-        // Registered to be read.
-        assert_eq!(word.register(&rig, 8), Ok(at));
-        assert_eq!(rig.word(stream, at, 1), Err(INVALID));
-        assert_eq!(rig.read(at, 1), Ok(vec![0xaa]));
-        word.unregister(&rig);
-        let mut pointer = 77;
-        let refused = |memory: *mut c_void, flags, pointer: &mut u64| unsafe {
-            rig.0.cuMemHostGetDevicePointer_v2(pointer, memory, flags)
-        };
-        assert_eq!(refused(word.address(), 0, &mut pointer), INVALID);
-        assert_eq!(refused(null_mut(), 0, &mut pointer), INVALID);
-        word.register(&rig, 1).unwrap();
-        assert_eq!(refused(word.address(), 1, &mut pointer), INVALID);
-        assert_eq!(pointer, 77);
-
-        // What is unregistered under a pending word is a fault when the stream comes to it.
-        let (held, _) = rig.held();
-        rig.word(held, at, 5).unwrap();
-        word.unregister(&rig);
-        assert!(rig.0.release_stream(held));
-        assert_eq!(rig.query(held), ILLEGAL);
-        assert_eq!(word.0[0].load(Ordering::Acquire), 0xaaaa_aaaa);
-    }
-}
-
-fn rows(
-    to: u64,
-    to_pitch: usize,
-    from: u64,
-    from_pitch: usize,
-    width: usize,
-    count: usize,
-) -> CUDA_MEMCPY2D {
-    CUDA_MEMCPY2D {
-        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-        srcDevice: from,
-        srcPitch: from_pitch,
-        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-        dstDevice: to,
-        dstPitch: to_pitch,
-        WidthInBytes: width,
-        Height: count,
-        ..Default::default()
-    }
-}
-
-#[test]
-fn rows_are_copied_in_both_modes() {
-    for rig in Rig::both() {
-        let (address, _) = rig.block(2);
-        let numbers: Vec<u8> = (0..32).collect();
-        rig.write(address, &numbers).unwrap();
-        let to = address + G as u64 - 4;
-        let copy = CUDA_MEMCPY2D {
-            srcXInBytes: 1,
-            srcY: 1,
-            ..rows(to, 5, address, 8, 3, 3)
-        };
-        let stream = rig.stream();
-        check(unsafe { rig.0.cuMemcpy2DAsync_v2(&copy, stream) }).unwrap();
-        let copied = [9, 10, 11, 0, 0, 17, 18, 19, 0, 0, 25, 26, 27];
-        assert_eq!(rig.read(to, 13), Ok(copied.to_vec()));
-
-        let unified = CUDA_MEMCPY2D {
-            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
-            srcDevice: numbers.as_ptr() as u64,
-            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
-            ..rows(to, 2, 0, 16, 2, 2)
-        };
-        check(unsafe { rig.0.cuMemcpy2DAsync_v2(&unified, stream) }).unwrap();
-        assert_eq!(rig.read(to, 5), Ok(vec![0, 1, 16, 17, 0]));
-    }
-}
-
-#[test]
-fn numbers_of_rows_that_reach_nowhere() {
-    for rig in Rig::both() {
-        let (address, _) = rig.block(1);
-        let stream = rig.stream();
-        let refused = |copy: CUDA_MEMCPY2D| {
-            let code = unsafe { rig.0.cuMemcpy2DAsync_v2(&copy, stream) };
-            assert_eq!(code, INVALID, "{copy:?}");
-        };
-        let good = rows(address, 8, address + 64, 8, 8, 2);
-        let huge = usize::MAX;
-        refused(CUDA_MEMCPY2D {
-            Height: huge,
-            ..good
-        });
-        refused(CUDA_MEMCPY2D { srcY: huge, ..good });
-        refused(CUDA_MEMCPY2D {
-            dstY: huge / 8,
-            ..good
-        });
-        refused(CUDA_MEMCPY2D {
-            srcXInBytes: huge,
-            ..good
-        });
-        refused(CUDA_MEMCPY2D {
-            WidthInBytes: huge,
-            ..good
-        });
-        refused(CUDA_MEMCPY2D {
-            srcPitch: huge,
-            ..good
-        });
-        refused(CUDA_MEMCPY2D {
-            dstPitch: 1 << 31,
-            ..good
-        });
-        refused(CUDA_MEMCPY2D {
-            dstDevice: u64::MAX - 8,
-            ..good
-        });
-        let null = CUDA_MEMCPY2D {
-            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
-            ..good
-        };
-        refused(null);
-        let array = CUDA_MEMCPY2D {
-            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_ARRAY,
-            ..good
-        };
-        let code = unsafe { rig.0.cuMemcpy2DAsync_v2(&array, stream) };
-        assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
-        let code = unsafe { rig.0.cuMemcpy2DAsync_v2(std::ptr::null(), stream) };
-        assert_eq!(code, INVALID);
-        assert_eq!(rig.read(address, 128), Ok(vec![0; 128]));
-        assert_eq!(rig.0.misuses(), []);
-    }
-}
-
 #[test]
 fn the_calls_are_recorded_and_can_fail() {
     let rig = Rig::new();
     let (address, _) = rig.block(1);
     let (stream, event) = (rig.stream(), rig.event());
-    let (word, calls) = (Word(Box::default()), AtomicU32::new(0));
+    let (word, calls) = (Word::default(), AtomicU32::new(0));
     rig.0.clear_log();
     word.register(&rig, 3).unwrap();
     rig.wait(stream, event).unwrap();
@@ -493,4 +290,45 @@ fn the_calls_are_recorded_and_can_fail() {
         ]
     );
     assert_eq!(calls.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_device_whose_streams_write_no_words() {
+    let unable = SimDevice::new().stream_memory_operations(false);
+    let devices = [SimDevice::new(), unable];
+    let rig = Rig::with(Simulation::builder().devices(devices));
+    let supports = |attribute, device| {
+        let mut value = 77;
+        check(unsafe { rig.0.cuDeviceGetAttribute(&mut value, attribute, device) }).unwrap();
+        value
+    };
+    let attributes = [
+        CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1,
+        CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V2,
+    ];
+    for attribute in attributes {
+        assert_eq!((supports(attribute, 0), supports(attribute, 1)), (1, 0));
+    }
+    let (address, _) = rig.block(1);
+    rig.access_of(address, G, &[grant(1, 3)]).unwrap();
+    let write = |stream| check(unsafe { rig.0.cuStreamWriteValue32_v2(stream, address, 7, 0) });
+    let able = rig.stream();
+    write(able).unwrap();
+    rig.enter(1);
+    let unable = rig.stream();
+    let unsupported = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+    assert_eq!(write(unable), Err(unsupported));
+    assert_eq!(write(std::ptr::null_mut()), Err(unsupported));
+    // The stream's device counts, not the current one.
+    write(able).unwrap();
+    rig.fill_async(address, 9, 1, unable).unwrap();
+    assert_eq!(rig.read(address, 2), Ok(vec![9, 0]));
+
+    let said = SimDevice::new()
+        .stream_memory_operations(false)
+        .attribute(attributes[0], 1);
+    let rig = Rig::with(Simulation::builder().device(said));
+    let mut value = 77;
+    check(unsafe { rig.0.cuDeviceGetAttribute(&mut value, attributes[0], 0) }).unwrap();
+    assert_eq!(value, 1);
 }
