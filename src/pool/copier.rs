@@ -77,8 +77,9 @@ struct Progress {
 
 impl Copier {
     pub(super) fn new(device: &Device) -> Result<Copier> {
-        let create = |calls: &Calls| calls.stream_create();
-        let stream = device.driver().with_context(device.raw(), create)?;
+        let driver = device.driver();
+        let stream =
+            driver.create_in_context(device.raw(), Calls::stream_create, Calls::stream_destroy)?;
         Ok(Copier {
             stream: Mutex::new(Some(stream)),
             device: device.clone(),
@@ -293,9 +294,12 @@ impl Copier {
         let spare = lock(&self.events).pop();
         match spare {
             Some(event) => Ok(event),
-            None => self
-                .in_context(Calls::event_create)
-                .map_err(Stopped::cleanly),
+            None => {
+                let (driver, device) = (self.device.driver(), self.device.raw());
+                driver
+                    .create_in_context(device, Calls::event_create, Calls::event_destroy)
+                    .map_err(Stopped::cleanly)
+            }
         }
     }
 

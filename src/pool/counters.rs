@@ -7,6 +7,13 @@ use super::tally::Counts;
 
 /// The state of a pool, and what happened since it was made.
 ///
+/// While nothing is published and no hold ends, the numbers of holds add up:
+///
+/// ```text
+/// published × consumers = acknowledged + covered + cancelled_holds + expired + reclaimed + absent
+///                       + held by each consumer now
+/// ```
+///
 /// Each number is exact by itself. They are read one after the other while publishers and consumers go on, so that two
 /// of them may be of slightly different moments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,10 +37,14 @@ pub struct Counters {
     pub covered: u64,
     /// Slices that were cancelled while a consumer had not opened them.
     pub cancelled: u64,
+    /// Holds that ended with a cancel, unopened.
+    pub cancelled_holds: u64,
     /// Holds that ended at their deadline, unopened.
     pub expired: u64,
     /// Holds that were taken back from consumers that died, detached or were evicted.
     pub reclaimed: u64,
+    /// Holds that never began, because the consumer was gone when the slice was published.
+    pub absent: u64,
     /// Acknowledgements that came after the hold was reclaimed. They changed nothing.
     pub late: u64,
     /// Acknowledgements for others that the producer does not allow. They counted for the consumer itself.
@@ -81,8 +92,10 @@ impl Counters {
             acknowledged,
             covered,
             cancelled,
+            cancelled_holds,
             expired,
             reclaimed,
+            absent,
             late,
             refused_scopes,
         } = ledger.tally.counts();
@@ -96,8 +109,10 @@ impl Counters {
             acknowledged,
             covered,
             cancelled,
+            cancelled_holds,
             expired,
             reclaimed,
+            absent,
             late,
             refused_scopes,
             quarantined: shared.copier.quarantined(),

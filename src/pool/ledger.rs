@@ -155,7 +155,7 @@ impl Ledger {
                 lane_entry(lane, at.slot).offer(at.generation);
             }
         }
-        self.tally.published();
+        self.tally.published(self.consumers - ranks.count());
         // Noted before the slot can be freed, which takes the note away.
         let first = expires != 0 && lock(&self.room).note_deadline(at, expires);
         self.slots.go_live(at, &ranks);
@@ -205,22 +205,23 @@ impl Ledger {
                 _ => self.groups[rank].clone(),
             };
             for other in others.filter(|other| *other != rank) {
-                freed += self.take_back(at, other, Taken::Covered, &lanes);
+                let ended = self.take_back(at, other, Taken::Covered, &lanes);
+                freed += usize::from(ended == Ended::Last);
             }
         }
-        freed
-            + self.end_hold(at, rank, || {
-                self.tally.acknowledged();
-                if scope > self.widest {
-                    self.tally.refused_scope();
-                }
-            })
+        let ended = self.end_hold(at, rank, || {
+            self.tally.acknowledged();
+            if scope > self.widest {
+                self.tally.refused_scope();
+            }
+        });
+        freed + usize::from(ended == Ended::Last)
     }
 
-    /// Ends a consumer's hold, unless it has opened the ticket.
-    fn take_back(&self, at: SlotRef, rank: usize, why: Taken, lanes: &Lanes) -> usize {
+    /// Ends a consumer's hold, unless it has opened the ticket. `Before` where this did not end it.
+    fn take_back(&self, at: SlotRef, rank: usize, why: Taken, lanes: &Lanes) -> Ended {
         if !self.slots.holds(at, rank) {
-            return 0;
+            return Ended::Before;
         }
         let taken = match &lanes.of[rank] {
             Some(lane) => lane_entry(lane, at.slot).take(at.generation, why),
@@ -228,26 +229,21 @@ impl Ledger {
         };
         match taken {
             true => self.end_hold(at, rank, || self.tally.taken(why)),
-            false => 0,
+            false => Ended::Before,
         }
     }
 
-    /// Ends a hold and, with the last one, frees the slot; how many slices that freed.
-    fn end_hold(&self, at: SlotRef, rank: usize, count: impl FnOnce()) -> usize {
-        match self.slots.end_hold(at, rank) {
-            Ended::Before => 0,
-            ended => {
-                self.tally.let_go(rank);
-                count();
-                match ended {
-                    Ended::Last => {
-                        self.release(at);
-                        1
-                    }
-                    _ => 0,
-                }
-            }
+    /// Ends a hold and, with the last one, frees the slot. Calls the closure if this ended it.
+    fn end_hold(&self, at: SlotRef, rank: usize, count: impl FnOnce()) -> Ended {
+        let ended = self.slots.end_hold(at, rank);
+        if ended != Ended::Before {
+            self.tally.let_go(rank);
+            count();
         }
+        if ended == Ended::Last {
+            self.release(at);
+        }
+        ended
     }
 
     fn release(&self, at: SlotRef) {
@@ -263,22 +259,20 @@ impl Ledger {
     /// Takes a slice back from all that have not opened it; how many consumers still hold it. Nothing changes where the
     /// generation is over.
     pub(super) fn cancel(&self, at: SlotRef) -> usize {
-        let before = self.holders(at);
-        self.take_from_all(at, Taken::Cancelled);
-        let left = self.holders(at);
-        if left < before {
+        if self.take_from_all(at, Taken::Cancelled) > 0 {
             self.tally.cancelled();
         }
-        left
+        self.holders(at)
     }
 
-    fn take_from_all(&self, at: SlotRef, why: Taken) {
+    /// Takes a slice back from all that have not opened it; from how many.
+    fn take_from_all(&self, at: SlotRef, why: Taken) -> usize {
         // What was acknowledged already is not taken back.
         self.recycle_slot(at.slot, &self.lanes());
         let lanes = lock(&self.lanes);
-        for rank in 0..self.consumers {
-            self.take_back(at, rank, why, &lanes);
-        }
+        (0..self.consumers)
+            .filter(|rank| self.take_back(at, *rank, why, &lanes) != Ended::Before)
+            .count()
     }
 
     /// How many consumers hold this generation of a slot.
@@ -361,6 +355,11 @@ impl Ledger {
             });
         }
         lock(&self.retired).add(lane, reclaimed);
+    }
+
+    /// A consumer that had not attached before did not come as far as to accept the pool: what is held for it stays so.
+    pub(super) fn withdraw(&self, rank: usize) {
+        lock(&self.lanes).set(rank, None);
     }
 
     /// Counts acknowledgements that came after their holds had been reclaimed.

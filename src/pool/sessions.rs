@@ -1,6 +1,6 @@
 //! The consumers' sessions, on the thread that serves them: who attaches, who is gone, what expires.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,6 +20,8 @@ pub(super) struct Consumers {
     fds: Vec<OwnedFd>,
     /// The rank of each session; none of one that was refused.
     ranks: HashMap<SessionId, Option<usize>>,
+    /// Consumers that have been attached.
+    known: HashSet<usize>,
     next: u64,
 }
 
@@ -30,6 +32,7 @@ impl Consumers {
             span,
             fds,
             ranks: HashMap::new(),
+            known: HashSet::new(),
             next: 0,
         }
     }
@@ -90,9 +93,19 @@ impl Sessions for Consumers {
         Ok((session, Parcel::new(answer.encode(), fds)))
     }
 
+    fn established(&mut self, session: SessionId) {
+        if let Some(Some(rank)) = self.ranks.get(&session) {
+            self.known.insert(*rank);
+        }
+    }
+
     fn closed(&mut self, session: SessionId, _: &WireError) {
         if let Some(Some(rank)) = self.ranks.remove(&session) {
-            self.shared.ledger.detach(rank);
+            match self.known.contains(&rank) {
+                true => self.shared.ledger.detach(rank),
+                // It failed to attach: it can try again, and finds what was published for it.
+                false => self.shared.ledger.withdraw(rank),
+            }
         }
     }
 

@@ -52,8 +52,9 @@ impl Streams {
         if let Some(stream) = known {
             return Ok(stream.raw() as usize);
         }
-        let create = |calls: &Calls| calls.stream_create();
-        let fresh = device.driver().with_context(device.raw(), create)?;
+        let driver = device.driver();
+        let fresh =
+            driver.create_in_context(device.raw(), Calls::stream_create, Calls::stream_destroy)?;
         let mut open = lock(&self.open);
         let other = open
             .iter()
@@ -118,8 +119,7 @@ impl Streams {
         }
         let mut failures = Vec::new();
         for device in devices {
-            let wait = |calls: &Calls| calls.context_synchronize();
-            match device.driver().with_context(device.raw(), wait) {
+            match in_context(&device, Calls::context_synchronize) {
                 Err(error) if !error.is_context_lost() => failures.push(error),
                 _ => {}
             }
@@ -128,16 +128,32 @@ impl Streams {
             return Error::first_of(failures);
         }
         for (device, stream) in open {
-            let destroy = |calls: &Calls| calls.stream_destroy(stream);
             // A stream that stays goes with its context.
-            let _ = device.driver().with_context(device.raw(), destroy);
+            let _ = in_context(&device, |calls| calls.stream_destroy(stream));
         }
         let registered = lock(&self.registered).take();
         if let Some((device, _)) = registered {
             let memory = self.lane.address();
-            let unregister = |calls: &Calls| calls.unregister_shared(memory);
-            device.driver().with_context(device.raw(), unregister)?;
+            in_context(&device, |calls| calls.unregister_shared(memory))?;
         }
         Ok(())
     }
+}
+
+/// Makes a call in the device's context, and once more if it fails: a consumer has no later close. A call that succeeded
+/// is not made again.
+fn in_context(device: &Device, call: impl Fn(&Calls) -> Result<()>) -> Result<()> {
+    let mut done = false;
+    let mut attempt = || {
+        let went = device.driver().with_context(device.raw(), |calls| {
+            call(calls)?;
+            done = true;
+            Ok(())
+        });
+        match done {
+            true => Ok(()),
+            false => went,
+        }
+    };
+    attempt().or_else(|_| attempt())
 }
