@@ -96,6 +96,14 @@ pub enum PoolError {
         /// Bytes of the pool.
         pool: usize,
     },
+    /// A batch of more payloads than the pool has slices.
+    #[error("{count} payloads at once: the pool has {most} slices, so publish fewer at once")]
+    TooManySlices {
+        /// The number given.
+        count: usize,
+        /// The slices of the pool.
+        most: usize,
+    },
     /// There is no room now.
     #[error("{0}")]
     Exhausted(Box<Exhausted>),
