@@ -239,6 +239,9 @@ pub enum PoolError {
         /// The producer's reason.
         reason: String,
     },
+    /// The ticket's consumer was closed or dropped.
+    #[error("this consumer has let go of the pool: attach again")]
+    Detached,
     /// This process was forked from the one that the pool or the consumer belongs to.
     #[error("this process was forked from the one that uses the pool: attach after the fork")]
     Forked,
