@@ -1,6 +1,5 @@
 //! The drivers that a case runs on, and what most cases begin with.
 
-use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -52,10 +51,6 @@ impl Side {
 
     pub fn sim(&self) -> &Simulation {
         self.simulation.as_ref().expect("a simulated driver")
-    }
-
-    pub fn has_sim(&self) -> bool {
-        self.simulation.is_some()
     }
 
     pub fn snapshot(&self) -> Option<Snapshot> {
@@ -278,9 +273,4 @@ pub fn pattern(seed: u64, size: usize) -> Vec<u8> {
     }
     bytes.truncate(size);
     bytes
-}
-
-/// The same value in text, to be compared.
-pub fn text(value: &impl Debug) -> String {
-    format!("{value:?}")
 }

@@ -5,9 +5,11 @@
 //! snapshots is for the simulated drivers alone. What needs several processes is in `tests/pool_processes`.
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
 
+mod acknowledge;
 mod bad_input;
 mod ground;
 mod lifecycle;
+mod slices;
 
 #[allow(dead_code)] // What one test program does not need, another does.
 #[path = "../support/mod.rs"]
@@ -23,10 +25,19 @@ use ground::{Ground, Setting};
 type Case = (&'static str, fn(&Ground));
 
 /// For every driver.
-const BOTH: &[&[Case]] = &[lifecycle::CASES, bad_input::CASES];
+const BOTH: &[&[Case]] = &[
+    lifecycle::CASES,
+    bad_input::CASES,
+    slices::CASES,
+    acknowledge::CASES,
+];
 
 /// For a simulated driver on each side.
-const SIMULATED: &[&[Case]] = &[bad_input::SIMULATED];
+const SIMULATED: &[&[Case]] = &[
+    bad_input::SIMULATED,
+    slices::SIMULATED,
+    acknowledge::SIMULATED,
+];
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
