@@ -112,7 +112,7 @@ impl Consumer {
         let attached = &self.attached;
         let data = form::decode(bytes, &attached.pool, &attached.key)?;
         attached.check_place(&data)?;
-        Ok(Ticket::new(attached.clone(), data, bytes))
+        Ok(Ticket::new(attached, data, bytes))
     }
 
     /// [Decodes](Self::decode) a ticket and [opens](Ticket::open) it.
