@@ -30,14 +30,31 @@ pub const CASES: &[Case] = &[
     ("sessions::a_waker_wakes", a_waker_wakes),
     ("sessions::two_hundred_and_one_is_killed", two_hundred),
     ("sessions::bad_clients_harm_no_session", bad_clients),
-    ("sessions::a_session_costs_one_descriptor", one_descriptor),
+    ("sessions::a_session_costs_three_descriptors", descriptors),
 ];
 
-pub const PARTS: &[Part] = &[("holds_a_session", |words| holds_a_session(words[0]))];
+pub const PARTS: &[Part] = &[
+    ("holds_a_session", |words| holds_a_session(words[0])),
+    ("shares_a_session", |words| shares_a_session(words[0])),
+];
 
 /// Establishes a session, says so, and keeps it until it is killed.
 fn holds_a_session(name: &str) {
     let held = say(&Name::new(name), "").unwrap().into_session().unwrap();
+    println!("here");
+    std::thread::sleep(Duration::from_secs(60));
+    drop(held);
+}
+
+/// The same, with a forked child that lives on for a while and has a copy of the connection.
+fn shares_a_session(name: &str) {
+    let held = say(&Name::new(name), "").unwrap().into_session().unwrap();
+    if unsafe { libc::fork() } == 0 {
+        unsafe { libc::alarm(10) };
+        loop {
+            unsafe { libc::pause() };
+        }
+    }
     println!("here");
     std::thread::sleep(Duration::from_secs(60));
     drop(held);
@@ -351,14 +368,15 @@ fn bad_clients() {
     assert_eq!(record.count("closed"), 24);
 }
 
-/// At each end; the parcel's own descriptors are closed at the server once the client has them.
-fn one_descriptor() {
+/// Two at the server, of the connection and of the client's process, and one at the client; the parcel's own are closed
+/// at the server once the client has them.
+fn descriptors() {
     let name = name("cost");
     let (server, record) = serve(&name);
     let before = open_fds();
     let sessions: Vec<_> = (1..=10).map(|number| session(&name, number)).collect();
     record.until(20);
-    until(|| open_fds() == before + 20);
+    until(|| open_fds() == before + 30);
     drop(sessions);
     record.until(30);
     until(|| open_fds() == before);

@@ -16,6 +16,10 @@ use crate::Case;
 pub const CASES: &[Case] = &[
     ("sessions_ending::by_the_client", by_the_client),
     ("sessions_ending::by_a_killed_client", by_a_killed_client),
+    (
+        "sessions_ending::by_a_killed_client_with_a_child",
+        by_a_killed_client_with_a_child,
+    ),
     ("sessions_ending::by_a_word_of_the_client", by_a_word),
     ("sessions_ending::before_the_acceptance", before_acceptance),
     ("sessions_ending::by_tick", by_tick),
@@ -53,9 +57,18 @@ fn by_the_client() {
 }
 
 fn by_a_killed_client() {
+    killed("holds_a_session");
+}
+
+/// The child has a copy of the connection, and lives.
+fn by_a_killed_client_with_a_child() {
+    killed("shares_a_session");
+}
+
+fn killed(part: &str) {
     let name = name("killed");
     let (server, record) = serve(&name);
-    let mut other = Other::start(&format!("holds_a_session|{}", text(&name)));
+    let mut other = Other::start(&format!("{part}|{}", text(&name)));
     assert_eq!(other.line(), "here");
     assert_eq!(record.until(2), [OPENED, ESTABLISHED]);
     other.kill();
