@@ -433,7 +433,7 @@ fn other_device(ground: &Ground) {
     shared
         .map(0, ground.g, &AllocationProps::on(second))
         .unwrap();
-    let mut copy = |consumer: &Consumer, target: &mut Reservation| {
+    let copy = |consumer: &Consumer, target: &mut Reservation| {
         let lease = consumer.open(published.ticket()).unwrap();
         lease.copy_to(0, target, 64).unwrap().finish().unwrap();
         let mut found = vec![0; bytes.len()];

@@ -9,6 +9,7 @@ mod acknowledge;
 mod bad_input;
 mod ground;
 mod lifecycle;
+mod order;
 mod slices;
 
 #[allow(dead_code)] // What one test program does not need, another does.
@@ -37,6 +38,7 @@ const SIMULATED: &[&[Case]] = &[
     bad_input::SIMULATED,
     slices::SIMULATED,
     acknowledge::SIMULATED,
+    order::SIMULATED,
 ];
 
 fn main() -> ExitCode {
