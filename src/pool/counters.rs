@@ -70,6 +70,14 @@ pub struct ConsumerCounters {
 }
 
 impl Counters {
+    /// With the consumers attached that were attached then.
+    pub(super) fn consumers_as(mut self, then: &Counters) -> Counters {
+        for (consumer, then) in self.consumers.iter_mut().zip(&then.consumers) {
+            consumer.is_attached = then.is_attached;
+        }
+        self
+    }
+
     pub(super) fn of(shared: &Shared) -> Counters {
         let ledger = &shared.ledger;
         ledger.recycle();

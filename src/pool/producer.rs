@@ -176,8 +176,12 @@ impl Pool {
             }
             thread::sleep(PAUSE);
         }
-        let counters = self.counters();
+        let mut counters = self.counters();
         drop(self.server.take());
+        if consumers {
+            // The thread that serves consumers may have been about to count a hold that had ended.
+            counters = self.counters().consumers_as(&counters);
+        }
         self.kept = None;
         self.shared.copier.close()?;
         if let Some(memory) = self.memory.take() {

@@ -144,7 +144,9 @@ fn consumer_ends(side: &Side, how: &str) {
                 Some(other)
             }
         };
-        let after = counters_once(&pool, AT_ONCE, |it| !it.consumers[1].is_attached);
+        let after = counters_once(&pool, AT_ONCE, |it| {
+            !it.consumers[1].is_attached && it.consumers[1].held == 0
+        });
         slowest = slowest.max(started.elapsed());
         if let Some(mut other) = sitting {
             if how == "execs" {
@@ -322,7 +324,8 @@ fn consumer_hangs(side: &Side) {
     assert_eq!((holder.rank, holder.slices, holder.is_open), (1, 50, true));
     assert!(!pool.evict(2, "no such rank"));
     assert!(pool.evict(1, "it does not answer"));
-    let counters = counters_once(&pool, AT_ONCE, |it| !it.consumers[1].is_attached);
+    let counters = counters_once(&pool, AT_ONCE, |it| it.busy == 0);
+    assert!(!counters.consumers[1].is_attached);
     assert_eq!((counters.reclaimed, counters.busy), (50, 0));
     adds_up(&counters);
     assert!(!pool.evict(1, "it is gone already"));
