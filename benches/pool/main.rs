@@ -7,6 +7,7 @@
 //! | variable | |
 //! |---|---|
 //! | `CUDA_VMM_BENCH_TSV` | a file for the rows: name, microseconds of the crate, of what it is compared with, ratio, target, verdict, driver |
+//! | `CUDA_VMM_BENCH_ONLY` | one section: `publish`, `batch`, `copy-out`, `large`, `recycle`, `processes`, `many-live` or `own-part` |
 //! | `CUDA_VMM_REQUIRE_GPU` | `1`: a missing GPU is a failure |
 //!
 //! # How the figures are taken
@@ -112,6 +113,20 @@ fn named(size: usize) -> String {
     format!("{size} B")
 }
 
+type Section = fn(&Bench, &mut Report);
+
+/// In the order in which they run.
+const SECTIONS: [(&str, Section); 8] = [
+    ("publish", publish::small),
+    ("batch", publish::batch),
+    ("copy-out", copy_out::small),
+    ("large", copy_out::large),
+    ("recycle", recycle::passes),
+    ("processes", processes::compare),
+    ("many-live", publish::with_many_live),
+    ("own-part", own_part::measure),
+];
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let bench = Bench::find();
@@ -126,13 +141,15 @@ fn main() {
     let driver = format!("{device}, {}", bench.driver.version());
     println!("device: {driver}");
     let mut report = Report::new(driver);
-    publish::small(&bench, &mut report);
-    publish::batch(&bench, &mut report);
-    copy_out::small(&bench, &mut report);
-    copy_out::large(&bench, &mut report);
-    recycle::passes(&bench, &mut report);
-    processes::compare(&bench, &mut report);
-    publish::with_many_live(&bench, &mut report);
-    own_part::measure(&bench, &mut report);
+    let only = std::env::var("CUDA_VMM_BENCH_ONLY").ok();
+    for (name, section) in SECTIONS {
+        if only.as_ref().is_none_or(|only| only == name) {
+            section(&bench, &mut report);
+        }
+    }
+    if report.is_empty() {
+        eprintln!("CUDA_VMM_BENCH_ONLY names no section");
+        std::process::exit(2);
+    }
     report.finish(!bench.real);
 }

@@ -68,6 +68,10 @@ impl Report {
         self.rows.push(row);
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Prints all rows, writes them to a file where one is asked for, and ends with a summary.
     pub fn finish(&self, simulated: bool) {
         const HEADER: &str = "name\tours_us\tagainst_us\tratio\ttarget\tverdict";
