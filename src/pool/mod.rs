@@ -121,6 +121,8 @@ pub use counters::{ConsumerCounters, Counters};
 pub use element::ElementType;
 pub use entry::{Scope, Taken};
 pub use error::{Exhausted, Holder, PoolError};
+#[doc(hidden)]
+pub use greeting::read_greeting;
 pub use layout::{Layout, LayoutError};
 pub use payload::{Payload, Source};
 pub use producer::{Pool, Unclosed};
