@@ -1,7 +1,7 @@
 //! How sessions end: the handler hears of each end exactly once, with the cause, and the client hears the reason.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cuda_vmm::share::wire::{pair, Name, Server, Session, SessionId, SocketKind, Step, WireError};
 
@@ -372,11 +372,14 @@ fn forked_servers() {
     beside_a_child(
         || {},
         || {
+            let started = Instant::now();
             only(
                 server,
                 &record,
                 &[OPENED, ESTABLISHED, "closed 1: the server has stopped"],
             );
+            // Not only when the child had ended.
+            assert!(started.elapsed() < Duration::from_secs(10));
             let (at, reason) = (Step::Session, "the server has stopped".to_owned());
             same(
                 &session.ended().unwrap(),
