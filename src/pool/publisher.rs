@@ -193,7 +193,8 @@ impl Publisher {
                 pool: size,
             });
         }
-        let start = Instant::now();
+        // Of the first refusal: a publish that finds room reads no clock for this.
+        let mut start = None;
         let mut pause = PAUSE.0;
         loop {
             let refused = match self.shared.reserve(&plans) {
@@ -204,7 +205,8 @@ impl Publisher {
                 Err(refused) => refused,
             };
             let left = self.patience.and_then(|patience| {
-                let left = patience.checked_sub(start.elapsed())?;
+                let left =
+                    patience.checked_sub(start.get_or_insert_with(Instant::now).elapsed())?;
                 (!left.is_zero() && !self.shared.gate.is_closed()).then_some(left)
             });
             let Some(left) = left else {
