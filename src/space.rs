@@ -38,6 +38,7 @@ impl Space {
     }
 
     /// Takes exactly this range, if all of it is free.
+    #[cfg(any(test, feature = "sim"))]
     pub(crate) fn take(&mut self, range: Range<u64>) -> bool {
         let Some((&start, &end)) = self.free.range(..=range.start).next_back() else {
             return false;
@@ -72,12 +73,14 @@ impl Space {
     }
 
     /// The free range around an address.
+    #[cfg(any(test, feature = "sim"))]
     pub(crate) fn around(&self, address: u64) -> Option<Range<u64>> {
         let (&start, &end) = self.free.range(..=address).next_back()?;
         (address < end).then_some(start..end)
     }
 
     /// Takes what is free of a range and says which pieces that was.
+    #[cfg(any(test, feature = "sim"))]
     pub(crate) fn take_what_is_free(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut taken = Vec::new();
         let mut from = range.start;

@@ -8,8 +8,13 @@ use crate::turns::{in_turns, microseconds};
 use crate::{named, Bench, SMALL};
 
 const MANY: usize = 64;
-/// Sources of a batch lie so far apart.
-const APART: usize = 64 << 10;
+/// Each source of a batch lies in a stretch of this length.
+const STRETCH: usize = 64 << 10;
+
+/// Where a source of a batch lies: not beside another one, and not at equal distances.
+fn place(index: usize) -> usize {
+    index * STRETCH + index * 37 % 16 * 256
+}
 
 /// One publish, whose slice is cancelled afterwards.
 pub(crate) fn publish(rig: &Rig, publisher: &Publisher, payload: &Payload<'_>) -> f64 {
@@ -47,14 +52,14 @@ pub(crate) fn small(bench: &Bench, report: &mut Report) {
 
 /// 64 slices as one batch, and 64 parts in one slice, against 64 publishes.
 pub(crate) fn batch(bench: &Bench, report: &mut Report) {
-    let rig = Rig::open(bench, 64 << 20, 1 << 16, MANY * APART);
+    let rig = Rig::open(bench, 64 << 20, 1 << 16, MANY * STRETCH);
     let target = shareable(bench, MANY * SMALL);
     let raw = Raw::new(&bench.driver);
     let slices: Vec<Payload<'_>> = (0..MANY)
-        .map(|index| rig.payload(index * APART, SMALL))
+        .map(|index| rig.payload(place(index), SMALL))
         .collect();
     let layout = Layout::new(ElementType::U8, &[SMALL]).expect("a layout");
-    let source = |index| Source::view(&rig.source.view(index * APART, SMALL).expect("mapped"));
+    let source = |index| Source::view(&rig.source.view(place(index), SMALL).expect("mapped"));
     let packed = (1..MANY).fold(Payload::tensor(source(0), layout), |payload, index| {
         payload.and(source(index), layout)
     });
@@ -84,7 +89,7 @@ pub(crate) fn batch(bench: &Bench, report: &mut Report) {
                 microseconds(|| {
                     for index in 0..MANY {
                         let to = target.base() + (index * SMALL) as u64;
-                        let from = rig.source.base() + (index * APART) as u64;
+                        let from = rig.source.base() + place(index) as u64;
                         raw.enqueue(to, from, SMALL);
                     }
                     raw.wait();

@@ -15,6 +15,8 @@ pub(super) struct Gate {
 struct Inside {
     count: usize,
     closed: bool,
+    /// Threads in [`Gate::wait`].
+    waiting: usize,
 }
 
 /// The pool is closing: no further publisher enters.
@@ -33,8 +35,14 @@ impl Gate {
     }
 
     pub(super) fn leave(&self) {
-        lock(&self.inside).count -= 1;
-        self.left.notify_all();
+        let mut inside = lock(&self.inside);
+        inside.count -= 1;
+        // Waking is a system call even where no thread waits.
+        let wake = inside.count == 0 && inside.waiting > 0;
+        drop(inside);
+        if wake {
+            self.left.notify_all();
+        }
     }
 
     pub(super) fn close(&self) {
@@ -48,6 +56,7 @@ impl Gate {
     /// Waits until nobody is inside, until the deadline at the latest; how many are.
     pub(super) fn wait(&self, deadline: Option<Instant>) -> usize {
         let mut inside = lock(&self.inside);
+        inside.waiting += 1;
         while inside.count > 0 {
             let Some(deadline) = deadline else {
                 let woken = self.left.wait(inside);
@@ -61,6 +70,37 @@ impl Gate {
             let woken = self.left.wait_timeout(inside, deadline - now);
             inside = woken.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
+        inside.waiting -= 1;
         inside.count
+    }
+}
+
+#[cfg(all(test, not(loom), not(shuttle)))]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_last_to_leave_wakes_who_waits() {
+        let gate = Gate::default();
+        for _ in 0..2 {
+            gate.enter().unwrap();
+        }
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| gate.wait(None));
+            while lock(&gate.inside).waiting == 0 {
+                thread::yield_now();
+            }
+            gate.leave();
+            let soon = Instant::now() + Duration::from_millis(20);
+            assert_eq!(gate.wait(Some(soon)), 1);
+            assert!(!waiter.is_finished());
+            gate.leave();
+            assert_eq!(waiter.join().unwrap(), 0);
+        });
+        let inside = lock(&gate.inside);
+        assert_eq!((inside.count, inside.waiting), (0, 0));
     }
 }

@@ -32,7 +32,7 @@ use crate::sync::modelled::{lock, Mutex};
 /// The control words of one session: an entry for each slot.
 pub(super) type Lane = Arc<dyn AsRef<[Entry]> + Send + Sync>;
 
-/// How many slots a publisher looks at, so that recycling goes on while there is room.
+/// How many slots a publisher looks at, at the least.
 const GLANCE: u32 = 8;
 
 /// Which consumers are there.
@@ -114,7 +114,6 @@ impl Ledger {
 
     /// Reserves a slot and bytes for it. The caller publishes it or [abandons](Self::abandon) it.
     pub(super) fn reserve(&self, length: u64) -> Result<(SlotRef, u64), NoRoom> {
-        self.glance();
         let taken = self.take(length).or_else(|_| {
             self.recycle();
             self.take(length)
@@ -162,15 +161,16 @@ impl Ledger {
         Ok(first)
     }
 
-    /// Looks at a few slots, in turn.
-    fn glance(&self) {
+    /// Looks at a few slots, in turn, before so many slices are reserved: so recycling goes on while there is room.
+    pub(super) fn glance(&self, slices: usize) {
         let used = self.slots.used().end;
         if used == 0 {
             return;
         }
+        let count = GLANCE.max(2 * slices as u32).min(used);
         let lanes = self.lanes();
-        let start = self.next.fetch_add(GLANCE, Ordering::Relaxed);
-        for step in 0..GLANCE.min(used) {
+        let start = self.next.fetch_add(count, Ordering::Relaxed);
+        for step in 0..count {
             self.recycle_slot(start.wrapping_add(step) % used, &lanes);
         }
     }

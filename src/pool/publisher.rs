@@ -186,7 +186,8 @@ impl Publisher {
             .map(|payload| payload.plan(size))
             .collect::<Result<_, _>>()?;
         self.check_batch(&plans)?;
-        let start = Instant::now();
+        // Of the first refusal: a publish that finds room reads no clock for this.
+        let mut start = None;
         let mut pause = PAUSE.0;
         loop {
             let refused = match self.shared.reserve(&plans) {
@@ -197,7 +198,8 @@ impl Publisher {
                 Err(refused) => refused,
             };
             let left = self.patience.and_then(|patience| {
-                let left = patience.checked_sub(start.elapsed())?;
+                let left =
+                    patience.checked_sub(start.get_or_insert_with(Instant::now).elapsed())?;
                 (!left.is_zero() && !self.shared.gate.is_closed()).then_some(left)
             });
             let Some(left) = left else {

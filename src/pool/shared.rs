@@ -95,6 +95,7 @@ impl Shared {
     pub(super) fn reserve(&self, plans: &[Plan]) -> Result<Vec<(SlotRef, u64)>, PoolError> {
         // What fails again stays where it is, and is told when the pool closes.
         let _ = self.settle(None);
+        self.ledger.glance(plans.len());
         let mut places = Vec::with_capacity(plans.len());
         for plan in plans {
             match self.ledger.reserve(plan.length as u64) {

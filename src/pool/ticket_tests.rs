@@ -39,7 +39,7 @@ fn refused(body: Vec<u8>) -> TicketError {
 /// A ticket's body with one part in these bytes.
 fn with_part(length: u64, bytes: &[u8]) -> Vec<u8> {
     let mut body = write(&data(length, Vec::new()));
-    body[45] = 1;
+    body[49] = 1;
     body.extend(bytes);
     body
 }
@@ -76,7 +76,7 @@ fn the_form_is_what_the_table_says() {
     let expected = [
         b"CVMT\x01".as_slice(),
         b"0123456789abcdef",
-        b"\x04\x03\x02\x01\x08\x07\x06\x05",
+        b"\x04\x03\x02\x01\x0c\x0b\x0a\x09\x08\x07\x06\x05",
         b"\0\0\0\0\x01\0\0\0",
         b"\x40\0\0\0\0\0\0\0",
         b"\x03\0",
@@ -112,10 +112,10 @@ fn numbers_have_64_bits_where_one_of_the_part_needs_them() {
 #[test]
 fn usual_tickets_are_short() {
     let size = |parts| encode(&data(4096, parts), &KEY).len();
-    assert_eq!(size(vec![]), 55);
-    assert_eq!(size(vec![part(0, ElementType::U8, &[4096])]), 56);
-    assert_eq!(size(vec![part(0, ElementType::BF16, &[16, 128])]), 69);
-    assert_eq!(size(vec![part(0, ElementType::F16, &[2; 8])]), 93);
+    assert_eq!(size(vec![]), 59);
+    assert_eq!(size(vec![part(0, ElementType::U8, &[4096])]), 60);
+    assert_eq!(size(vec![part(0, ElementType::BF16, &[16, 128])]), 73);
+    assert_eq!(size(vec![part(0, ElementType::F16, &[2; 8])]), 97);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn another_key_or_another_pool_refuses_the_ticket() {
 fn the_pool_of_a_ticket_is_a_claim() {
     let mut ticket = encode(&usual(), &KEY);
     assert_eq!(pool_of(&ticket), Ok(POOL));
-    ticket[50] ^= 1;
+    ticket[54] ^= 1;
     assert_eq!(pool_of(&ticket), Ok(POOL));
     ticket[4] = 2;
     assert_eq!(
@@ -209,10 +209,10 @@ fn the_pool_of_a_ticket_is_a_claim() {
     let found = *b"CVMW";
     assert_eq!(pool_of(&ticket), Err(TicketError::NotATicket { found }));
     assert_eq!(
-        pool_of(&ticket[..54]),
+        pool_of(&ticket[..58]),
         Err(TicketError::Truncated {
-            length: 54,
-            least: 55
+            length: 58,
+            least: 59
         })
     );
 }
@@ -290,7 +290,7 @@ fn parts_that_no_producer_writes_are_refused() {
     let eight = [0u8; 4 + 4 * 8];
     for (bytes, error) in [
         // Nothing, no form, no offset, half a dimension.
-        (b"".as_slice(), TicketError::Malformed { at: 47 }),
+        (b"".as_slice(), TicketError::Malformed { at: 51 }),
         (b"\x02", TicketError::Malformed { at: 48 }),
         (b"\x02\x01\0\0\0", TicketError::Malformed { at: 49 }),
         (b"\x02\x01\0\0\0\0\x05\0", TicketError::Malformed { at: 53 }),
@@ -299,12 +299,12 @@ fn parts_that_no_producer_writes_are_refused() {
         // All bytes of the slice, in the form of other parts.
         (
             b"\x01\x01\0\0\0\0\x40\0\0\0",
-            TicketError::Malformed { at: 47 },
+            TicketError::Malformed { at: 51 },
         ),
         // 64 bits, and 32 are enough.
         (
             b"\x02\x81\0\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0",
-            TicketError::Malformed { at: 47 },
+            TicketError::Malformed { at: 51 },
         ),
         (
             b"\x12\0\0\0\0\0",
@@ -356,8 +356,8 @@ fn parts_that_no_producer_writes_are_refused() {
 #[test]
 fn a_count_without_its_parts_is_refused() {
     let mut body = write(&data(64, Vec::new()));
-    body[45..47].copy_from_slice(&4096u16.to_le_bytes());
-    assert_eq!(refused(body), TicketError::Malformed { at: 47 });
+    body[49..51].copy_from_slice(&4096u16.to_le_bytes());
+    assert_eq!(refused(body), TicketError::Malformed { at: 51 });
 }
 
 #[test]
@@ -425,7 +425,7 @@ proptest! {
         bytes in prop::collection::vec(prop_oneof![0u8..20, any::<u8>(), Just(0u8)], 0..60),
     ) {
         let mut body = write(&data(length, Vec::new()));
-        body[45..47].copy_from_slice(&count.to_le_bytes());
+        body[49..51].copy_from_slice(&count.to_le_bytes());
         body.extend(bytes);
         let ticket = seal(body, &KEY);
         if let Ok(data) = decoded(&ticket) {
