@@ -205,7 +205,8 @@ impl Ledger {
                 _ => self.groups[rank].clone(),
             };
             for other in others.filter(|other| *other != rank) {
-                freed += self.take_back(at, other, Taken::Covered, &lanes);
+                let taken = self.take_back(at, other, Taken::Covered, &lanes);
+                freed += taken.unwrap_or(0);
             }
         }
         freed
@@ -217,19 +218,24 @@ impl Ledger {
             })
     }
 
-    /// Ends a consumer's hold, unless it has opened the ticket.
-    fn take_back(&self, at: SlotRef, rank: usize, why: Taken, lanes: &Lanes) -> usize {
+    /// Ends a consumer's hold, unless it has opened the ticket or the hold has ended; how many slices that freed.
+    fn take_back(&self, at: SlotRef, rank: usize, why: Taken, lanes: &Lanes) -> Option<usize> {
         if !self.slots.holds(at, rank) {
-            return 0;
+            return None;
         }
         let taken = match &lanes.of[rank] {
             Some(lane) => lane_entry(lane, at.slot).take(at.generation, why),
             None => true,
         };
-        match taken {
-            true => self.end_hold(at, rank, || self.tally.taken(why)),
-            false => 0,
+        if !taken {
+            return None;
         }
+        let mut ended = false;
+        let freed = self.end_hold(at, rank, || {
+            self.tally.taken(why);
+            ended = true;
+        });
+        ended.then_some(freed)
     }
 
     /// Ends a hold and, with the last one, frees the slot; how many slices that freed.
@@ -263,22 +269,19 @@ impl Ledger {
     /// Takes a slice back from all that have not opened it; how many consumers still hold it. Nothing changes where the
     /// generation is over.
     pub(super) fn cancel(&self, at: SlotRef) -> usize {
-        let before = self.holders(at);
-        self.take_from_all(at, Taken::Cancelled);
-        let left = self.holders(at);
-        if left < before {
+        if self.take_from_all(at, Taken::Cancelled) {
             self.tally.cancelled();
         }
-        left
+        self.holders(at)
     }
 
-    fn take_from_all(&self, at: SlotRef, why: Taken) {
+    /// Whether a consumer lost its hold.
+    fn take_from_all(&self, at: SlotRef, why: Taken) -> bool {
         // What was acknowledged already is not taken back.
         self.recycle_slot(at.slot, &self.lanes());
         let lanes = lock(&self.lanes);
-        for rank in 0..self.consumers {
-            self.take_back(at, rank, why, &lanes);
-        }
+        let take = |rank: usize| self.take_back(at, rank, why, &lanes).is_some();
+        (0..self.consumers).filter(|rank| take(*rank)).count() > 0
     }
 
     /// How many consumers hold this generation of a slot.
