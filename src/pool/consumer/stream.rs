@@ -136,7 +136,11 @@ impl Streams {
         if let Some((device, _)) = registered {
             let memory = self.lane.address();
             let unregister = |calls: &Calls| calls.unregister_shared(memory);
-            device.driver().with_context(device.raw(), unregister)?;
+            match device.driver().with_context(device.raw(), unregister) {
+                // A lost context writes no more.
+                Err(error) if !error.is_context_lost() => return Err(error),
+                _ => {}
+            }
         }
         Ok(())
     }
