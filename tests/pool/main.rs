@@ -7,10 +7,13 @@
 
 mod acknowledge;
 mod bad_input;
+mod closing;
+mod expiry;
 mod ground;
 mod lifecycle;
 mod order;
 mod slices;
+mod threads;
 
 #[allow(dead_code)] // What one test program does not need, another does.
 #[path = "../support/mod.rs"]
@@ -31,6 +34,9 @@ const BOTH: &[&[Case]] = &[
     bad_input::CASES,
     slices::CASES,
     acknowledge::CASES,
+    expiry::CASES,
+    closing::CASES,
+    threads::CASES,
 ];
 
 /// For a simulated driver on each side.
@@ -39,6 +45,7 @@ const SIMULATED: &[&[Case]] = &[
     slices::SIMULATED,
     acknowledge::SIMULATED,
     order::SIMULATED,
+    closing::SIMULATED,
 ];
 
 fn main() -> ExitCode {
