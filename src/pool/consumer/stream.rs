@@ -107,10 +107,10 @@ impl Streams {
     }
 
     /// Waits for all work, and gives back what the driver has. After it the control words and the pool's memory are used
-    /// by no device.
+    /// by no device. After a failure it can be called again.
     pub(super) fn end(&self) -> Result<()> {
-        let open = std::mem::take(&mut *lock(&self.open));
-        let mut devices = std::mem::take(&mut *lock(&self.used));
+        let mut devices = lock(&self.used).clone();
+        let mut open = lock(&self.open).clone();
         for (device, _) in &open {
             if devices.iter().all(|of| of.ordinal() != device.ordinal()) {
                 devices.push(device.clone());
@@ -118,30 +118,45 @@ impl Streams {
         }
         let mut failures = Vec::new();
         for device in devices {
-            let wait = |calls: &Calls| calls.context_synchronize();
-            match device.driver().with_context(device.raw(), wait) {
-                Err(error) if !error.is_context_lost() => failures.push(error),
-                _ => {}
-            }
+            failures.extend(failure(&device, Calls::context_synchronize));
         }
         if !failures.is_empty() {
             return Error::first_of(failures);
         }
-        for (device, stream) in open {
-            let destroy = |calls: &Calls| calls.stream_destroy(stream);
-            // A stream that stays goes with its context.
-            let _ = device.driver().with_context(device.raw(), destroy);
-        }
+        lock(&self.used).clear();
+        open.retain(|(device, stream)| {
+            let failure = failure(device, |calls| calls.stream_destroy(*stream));
+            let stays = failure.is_some();
+            failures.extend(failure);
+            stays
+        });
+        *lock(&self.open) = open;
         let registered = lock(&self.registered).take();
-        if let Some((device, _)) = registered {
+        if let Some((device, address)) = registered {
             let memory = self.lane.address();
-            let unregister = |calls: &Calls| calls.unregister_shared(memory);
-            match device.driver().with_context(device.raw(), unregister) {
-                // A lost context writes no more.
-                Err(error) if !error.is_context_lost() => return Err(error),
-                _ => {}
+            if let Some(error) = failure(&device, |calls| calls.unregister_shared(memory)) {
+                *lock(&self.registered) = Some((device, address));
+                failures.push(error);
             }
         }
-        Ok(())
+        Error::first_of(failures)
     }
+
+    /// Whether all that is left are streams, which go with their context.
+    pub(super) fn is_quiet(&self) -> bool {
+        lock(&self.used).is_empty() && lock(&self.registered).is_none()
+    }
+}
+
+/// Why a call was not made in the context of a device. What is of a lost context is over, and goes with it.
+fn failure(device: &Device, call: impl FnOnce(&Calls) -> Result<()>) -> Option<Error> {
+    let mut done = false;
+    let went = device.driver().with_context(device.raw(), |calls| {
+        call(calls)?;
+        done = true;
+        Ok(())
+    });
+    // Leaving the context may fail after the call went through: then it must not be made again.
+    let failed = went.err().filter(|_| !done);
+    failed.filter(|error| !error.is_context_lost() && !error.driver_is_gone())
 }
