@@ -15,8 +15,8 @@ pub(super) struct Streams {
     device: Device,
     lane: Arc<ControlMemory>,
     open: Mutex<Vec<(Device, Stream)>>,
-    /// The device in whose context the control words are registered, and their address there.
-    registered: Mutex<Option<(Device, u64)>>,
+    /// The device in whose context the control words are registered, and their address, once it is known.
+    registered: Mutex<Option<(Device, Option<u64>)>>,
     /// Some device cannot write words in stream order.
     no_memory_operations: AtomicBool,
     /// Devices that have work of this consumer, on streams of its own or of the caller's.
@@ -52,16 +52,24 @@ impl Streams {
         if let Some(stream) = known {
             return Ok(stream.raw() as usize);
         }
-        let create = |calls: &Calls| calls.stream_create();
-        let fresh = device.driver().with_context(device.raw(), create)?;
-        let mut open = lock(&self.open);
-        let other = open
-            .iter()
-            .find(|(of, _)| of.ordinal() == device.ordinal())
-            .map(|(_, stream)| *stream);
-        // Another thread may have been faster: the stream too many goes with the others.
-        open.push((device.clone(), fresh));
-        Ok(other.unwrap_or(fresh).raw() as usize)
+        // From here on the context stays, and what is made in it.
+        let driver = device.driver();
+        driver.with_context(device.raw(), |_| Ok(()))?;
+        let mut made = None;
+        let went = driver.with_context(device.raw(), |calls| {
+            made = Some(calls.stream_create()?);
+            Ok(())
+        });
+        // It is there, even where leaving the context failed. Another thread may have been faster: the stream too many
+        // goes with the others.
+        if let Some(stream) = made {
+            lock(&self.open).push((device.clone(), stream));
+        }
+        went?;
+        match self.known(device) {
+            Some(stream) => Ok(stream.raw() as usize),
+            None => unreachable!("it was made"),
+        }
     }
 
     fn known(&self, device: &Device) -> Option<Stream> {
@@ -89,21 +97,21 @@ impl Streams {
     /// The address of the control words for the devices. They are registered by the first call, in the context of the
     /// device, which is current.
     pub(super) fn words(&self, calls: &Calls, device: &Device) -> Result<u64> {
-        if let Some((_, address)) = &*lock(&self.registered) {
-            return Ok(*address);
-        }
-        let (memory, size) = (self.lane.address(), self.lane.size());
-        calls.register_shared(memory, size)?;
-        let address = match calls.host_device_pointer(memory) {
-            Ok(address) => address,
-            Err(error) => {
-                let undo = calls.unregister_shared(memory).err();
-                return Err(error.with_undo(undo.into_iter().collect()));
+        let memory = self.lane.address();
+        let registered = lock(&self.registered).clone();
+        match registered {
+            Some((_, Some(address))) => return Ok(address),
+            Some((_, None)) => {}
+            None => {
+                calls.register_shared(memory, self.lane.size())?;
+                *lock(&self.registered) = Some((device.clone(), None));
             }
-        };
-        Ok(lock(&self.registered)
-            .get_or_insert((device.clone(), address))
-            .1)
+        }
+        // Where this fails they stay registered: the next call asks again.
+        let address = calls.host_device_pointer(memory)?;
+        let mut registered = lock(&self.registered);
+        registered.get_or_insert((device.clone(), None)).1 = Some(address);
+        Ok(address)
     }
 
     /// Waits for all work, and gives back what the driver has. After it the control words and the pool's memory are used
