@@ -9,6 +9,7 @@ mod acknowledge;
 mod bad_input;
 mod closing;
 mod expiry;
+mod faults;
 mod ground;
 mod lifecycle;
 mod order;
@@ -46,6 +47,7 @@ const SIMULATED: &[&[Case]] = &[
     acknowledge::SIMULATED,
     order::SIMULATED,
     closing::SIMULATED,
+    faults::SIMULATED,
 ];
 
 fn main() -> ExitCode {
