@@ -38,6 +38,10 @@ pub const SIMULATED: &[Case] = &[
     ("faults while a slice is read", |_| matrix(&READ)),
     ("faults while a consumer is closed", |_| matrix(&DETACH)),
     ("faults while a pool is closed", |_| matrix(&CLOSE)),
+    (
+        "an attach that fails loses nothing that is pending",
+        pending,
+    ),
     ("a lost context of the producer's", producer_lost),
     ("a lost context of the consumer's", consumer_lost),
 ];
@@ -560,6 +564,42 @@ fn disturbed(operation: &Operation, fault: Fault, forever: bool) {
             all_free(pool);
         }
     }
+}
+
+fn pending(ground: &Ground) {
+    let pool = ground.serve(1, 1);
+    let publisher = pool.publisher();
+    let device = ground.consumer.device();
+    let first = publish(&publisher, b"first");
+    let fault = Fault::on(Call::cuMemImportFromShareableHandle);
+    let fail = || {
+        ground.consumer.sim().inject(fault).unwrap();
+        let failed = Consumer::attach(device, &ground.name, 0);
+        assert!(matches!(failed, Err(PoolError::Memory(_))), "{failed:?}");
+        until(|| !pool.counters().consumers[0].is_attached);
+    };
+    fail();
+    assert_eq!(held(&pool), [1]);
+    // It is still one that can come.
+    let second = publish(&publisher, b"second");
+    assert_eq!((held(&pool), pool.counters().reclaimed), (vec![2], 0));
+    let consumer = ground.attach(0);
+    assert_eq!(read(&consumer, first.ticket()), b"first");
+    assert_eq!(read(&consumer, second.ticket()), b"second");
+    all_free(&pool);
+    // One that was attached and is gone is not waited for, whether it tries to come back or not.
+    consumer.close().unwrap();
+    until(|| !pool.counters().consumers[0].is_attached);
+    fail();
+    let nobody = publisher.publish(&Payload::bytes(Source::host(b"nobody")));
+    assert!(matches!(
+        nobody,
+        Err(PoolError::NoConsumer { consumers: 1 })
+    ));
+    let consumer = ground.attach(0);
+    let third = publish(&publisher, b"third");
+    assert_eq!(read(&consumer, third.ticket()), b"third");
+    all_free(&pool);
 }
 
 fn is_lost<T: std::fmt::Debug>(result: Result<T, PoolError>) {
