@@ -56,7 +56,7 @@ struct Unsettled {
 /// The producer's stream and events.
 pub(super) struct Copier {
     device: Device,
-    /// For copies whose sources are ready. None once it was destroyed.
+    /// For copies whose sources are ready. Made by the first of them.
     stream: Mutex<Option<Stream>>,
     /// Events that nothing waits for.
     events: Mutex<Vec<Event>>,
@@ -162,7 +162,7 @@ impl Copier {
             }
             calls.event_wait(event)
         });
-        if settled.is_ok() {
+        if settled.as_ref().map_or_else(is_lost, |()| true) {
             self.put_back(event);
             return Err(Stopped::cleanly(error));
         }
@@ -252,8 +252,12 @@ impl Copier {
                 // Waiting for the whole context is left to the end of the pool.
                 (false, None) => Ok(false),
             };
+            let over = match &done {
+                Ok(done) => *done,
+                Err(error) => is_lost(error),
+            };
             match done {
-                Ok(true) => {
+                _ if over => {
                     self.unsettled_slices
                         .fetch_sub(one.slices.len(), Ordering::Relaxed);
                     one.slices.into_iter().for_each(&mut free);
@@ -268,7 +272,8 @@ impl Copier {
         failure
     }
 
-    /// Destroys the streams and events. What the driver refuses is tried again by the next call.
+    /// Destroys the streams and events. What the driver refuses is tried again by the next call; those of a lost context
+    /// go with it.
     pub(super) fn close(&self) -> Result<()> {
         let mut events = std::mem::take(&mut *lock(&self.events));
         let mut streams = std::mem::take(&mut *lock(&self.notifiers));
@@ -278,13 +283,21 @@ impl Copier {
         }
         let mut failures = Vec::new();
         let went = self.in_context(|calls| {
-            let mut refused =
-                |went: Result<()>| went.map_err(|error| failures.push(error)).is_err();
+            let mut refused = |went: Result<()>| match went {
+                Err(error) if !is_lost(&error) => {
+                    failures.push(error);
+                    true
+                }
+                _ => false,
+            };
             events.retain(|event| refused(calls.event_destroy(*event)));
             streams.retain(|stream| refused(calls.stream_destroy(*stream)));
             Ok(())
         });
-        failures.extend(went.err());
+        match went {
+            Err(error) if is_lost(&error) => return Ok(()),
+            went => failures.extend(went.err()),
+        }
         lock(&self.events).extend(events);
         lock(&self.notifiers).extend(streams);
         Error::first_of(failures)
@@ -316,6 +329,11 @@ impl Stopped {
             under_way: None,
         })
     }
+}
+
+/// Whether the context is lost, or the driver gone: its work is over, and writes no more.
+fn is_lost(error: &Error) -> bool {
+    error.is_context_lost() || error.driver_is_gone()
 }
 
 /// Enqueues copies from the device; those from the host are done when this returns.

@@ -41,6 +41,8 @@ struct Lanes {
     of: Arc<[Option<Lane>]>,
     /// Consumers that were attached and are not now: nothing is published to them.
     gone: Ranks,
+    /// Consumers that are attached and were gone before.
+    returned: Ranks,
 }
 
 pub(super) struct Ledger {
@@ -82,6 +84,7 @@ impl Ledger {
             lanes: Mutex::new(Lanes {
                 of: (0..consumers).map(|_| None).collect(),
                 gone: Ranks::none(consumers),
+                returned: Ranks::none(consumers),
             }),
             retired: Mutex::default(),
             tally: Tally::new(consumers),
@@ -322,20 +325,37 @@ impl Ledger {
             });
         }
         lanes.set(rank, Some(lane.clone()));
-        lanes.gone.remove(rank);
+        if lanes.gone.contains(rank) {
+            lanes.gone.remove(rank);
+            lanes.returned.insert(rank);
+        }
         true
     }
 
     /// A consumer is gone: what it acknowledged counts, and everything else that it holds is reclaimed.
     pub(super) fn detach(&self, rank: usize) {
-        let lane = {
+        self.leave(rank, true);
+    }
+
+    /// A consumer did not get through attaching. Unless it was attached before, everything that it did not open is still
+    /// held for the one that attaches next.
+    pub(super) fn withdraw(&self, rank: usize) {
+        self.leave(rank, false);
+    }
+
+    fn leave(&self, rank: usize, was_attached: bool) {
+        let (lane, keeps) = {
             let mut lanes = lock(&self.lanes);
             let Some(lane) = lanes.of[rank].clone() else {
                 return;
             };
             lanes.set(rank, None);
-            lanes.gone.insert(rank);
-            lane
+            let keeps = !was_attached && !lanes.returned.contains(rank);
+            lanes.returned.remove(rank);
+            if !keeps {
+                lanes.gone.insert(rank);
+            }
+            (lane, keeps)
         };
         let mut reclaimed = Vec::new();
         for slot in self.slots.used() {
@@ -343,8 +363,11 @@ impl Ledger {
                 if holder != rank {
                     return;
                 }
-                match lane_entry(&lane, slot).acknowledged(at.generation) {
+                let entry = lane_entry(&lane, slot);
+                match entry.acknowledged(at.generation) {
                     Some(scope) => drop(self.acknowledged(at, rank, scope)),
+                    // What it did not open it never can.
+                    None if keeps && entry.take(at.generation, Taken::Cancelled) => {}
                     None => {
                         self.end_hold(at, rank, || {
                             reclaimed.push(at);
@@ -355,11 +378,6 @@ impl Ledger {
             });
         }
         lock(&self.retired).add(lane, reclaimed);
-    }
-
-    /// A consumer that had not attached before did not come as far as to accept the pool: what is held for it stays so.
-    pub(super) fn withdraw(&self, rank: usize) {
-        lock(&self.lanes).set(rank, None);
     }
 
     /// Counts acknowledgements that came after their holds had been reclaimed.

@@ -1,6 +1,6 @@
 //! The consumers' sessions, on the thread that serves them: who attaches, who is gone, what expires.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,11 +18,15 @@ pub(super) struct Consumers {
     /// What describes the pool's memory, and the descriptors that go with it.
     span: Vec<u8>,
     fds: Vec<OwnedFd>,
-    /// The rank of each session; none of one that was refused.
-    ranks: HashMap<SessionId, Option<usize>>,
-    /// Consumers that have been attached.
-    known: HashSet<usize>,
+    /// The consumer of each session; none of one that was refused.
+    seats: HashMap<SessionId, Option<Seat>>,
     next: u64,
+}
+
+struct Seat {
+    rank: usize,
+    /// The consumer has accepted what it was sent.
+    is_attached: bool,
 }
 
 impl Consumers {
@@ -31,8 +35,7 @@ impl Consumers {
             shared,
             span,
             fds,
-            ranks: HashMap::new(),
-            known: HashSet::new(),
+            seats: HashMap::new(),
             next: 0,
         }
     }
@@ -83,39 +86,44 @@ impl Sessions for Consumers {
                 None => return Err("the hello is not that of a pool's consumer".to_owned()),
             },
         };
-        let rank = match (&answer, read_hello(hello)) {
-            (Answer::Admitted(_), Ok(rank)) => Some(rank as usize),
+        let seat = match (&answer, read_hello(hello)) {
+            (Answer::Admitted(_), Ok(rank)) => Some(Seat {
+                rank: rank as usize,
+                is_attached: false,
+            }),
             _ => None,
         };
         let session = SessionId(self.next);
         self.next += 1;
-        self.ranks.insert(session, rank);
+        self.seats.insert(session, seat);
         Ok((session, Parcel::new(answer.encode(), fds)))
     }
 
     fn established(&mut self, session: SessionId) {
-        if let Some(Some(rank)) = self.ranks.get(&session) {
-            self.known.insert(*rank);
+        if let Some(Some(seat)) = self.seats.get_mut(&session) {
+            seat.is_attached = true;
         }
     }
 
-    fn closed(&mut self, session: SessionId, _: &WireError) {
-        if let Some(Some(rank)) = self.ranks.remove(&session) {
-            match self.known.contains(&rank) {
-                true => self.shared.ledger.detach(rank),
-                // It failed to attach: it can try again, and finds what was published for it.
-                false => self.shared.ledger.withdraw(rank),
-            }
+    fn closed(&mut self, session: SessionId, why: &WireError) {
+        let Some(Some(seat)) = self.seats.remove(&session) else {
+            return;
+        };
+        let is_evicted = matches!(why, WireError::EndedByHandler { .. });
+        match seat.is_attached || is_evicted {
+            true => self.shared.ledger.detach(seat.rank),
+            false => self.shared.ledger.withdraw(seat.rank),
         }
     }
 
     fn tick(&mut self, now: Instant, end: &mut Vec<(SessionId, String)>) -> Option<Instant> {
         let evictions = std::mem::take(&mut *lock(&self.shared.evictions));
         for (rank, reason) in evictions {
-            let of_rank = |(session, of): (&SessionId, &Option<usize>)| {
-                (*of == Some(rank)).then_some(*session)
+            let of_rank = |(session, seat): (&SessionId, &Option<Seat>)| {
+                let seat = seat.as_ref()?;
+                (seat.rank == rank).then_some(*session)
             };
-            if let Some(session) = self.ranks.iter().find_map(of_rank) {
+            if let Some(session) = self.seats.iter().find_map(of_rank) {
                 end.push((session, reason));
             }
         }

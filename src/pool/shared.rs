@@ -122,31 +122,20 @@ impl Shared {
             free: free.bytes as usize,
             largest_free: free.largest as usize,
             free_slices: free.slots as usize,
-            oldest: self.ledger.oldest().map(|hold| self.holder(&hold)),
+            oldest: self.ledger.oldest().map(|hold| holder(&hold, self.now())),
         }))
-    }
-
-    /// A hold in words.
-    fn holder(&self, hold: &Hold) -> Holder {
-        let since = self.now().saturating_sub(hold.since);
-        Holder {
-            rank: hold.rank,
-            slices: 1,
-            bytes: hold.length as usize,
-            since: Duration::from_nanos(since),
-            is_open: hold.is_open,
-            is_attached: hold.is_attached,
-        }
     }
 
     /// Every consumer that holds slices, with its oldest one, by rank.
     pub(super) fn holders(&self) -> Vec<Holder> {
         let mut holders: Vec<Option<Holder>> = vec![None; self.ledger.consumers()];
+        // One time for all: else of two holds the one that is looked at later seems older.
+        let now = self.now();
         self.ledger.each_hold(|hold| {
-            let mut holder = self.holder(&hold);
+            let mut holder = holder(&hold, now);
             if let Some(known) = &mut holders[hold.rank] {
                 let (slices, bytes) = (known.slices + 1, known.bytes + holder.bytes);
-                if known.since > holder.since {
+                if known.since >= holder.since {
                     holder = known.clone();
                 }
                 (holder.slices, holder.bytes) = (slices, bytes);
@@ -159,6 +148,18 @@ impl Shared {
     pub(super) fn evict(&self, rank: usize, reason: &str) {
         lock(&self.evictions).push((rank, reason.to_owned()));
         self.wake();
+    }
+}
+
+/// A hold in words, at this time.
+fn holder(hold: &Hold, now: u64) -> Holder {
+    Holder {
+        rank: hold.rank,
+        slices: 1,
+        bytes: hold.length as usize,
+        since: Duration::from_nanos(now.saturating_sub(hold.since)),
+        is_open: hold.is_open,
+        is_attached: hold.is_attached,
     }
 }
 

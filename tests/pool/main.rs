@@ -7,10 +7,14 @@
 
 mod acknowledge;
 mod bad_input;
+mod closing;
+mod expiry;
+mod faults;
 mod ground;
 mod lifecycle;
 mod order;
 mod slices;
+mod threads;
 
 #[allow(dead_code)] // What one test program does not need, another does.
 #[path = "../support/mod.rs"]
@@ -31,6 +35,9 @@ const BOTH: &[&[Case]] = &[
     bad_input::CASES,
     slices::CASES,
     acknowledge::CASES,
+    expiry::CASES,
+    closing::CASES,
+    threads::CASES,
 ];
 
 /// For a simulated driver on each side.
@@ -39,6 +46,8 @@ const SIMULATED: &[&[Case]] = &[
     slices::SIMULATED,
     acknowledge::SIMULATED,
     order::SIMULATED,
+    closing::SIMULATED,
+    faults::SIMULATED,
 ];
 
 fn main() -> ExitCode {

@@ -180,11 +180,14 @@ fn ticket_after_the_copy(ground: &Ground) {
     let memory = source(ground, &bytes);
     let payload = Payload::bytes(Source::view(&memory.view(0, 5000).unwrap()));
     // The pool's own stream, one of the caller's, and the default one.
+    let ready = pool.publisher().with_ready_sources();
+    let first = ready.publish(&payload).unwrap();
+    assert!(read(&consumers[0], first.ticket()) == bytes);
     let own = Held::last(&ground.producer);
     let callers = Held::fresh(&ground.producer);
     let default = Held::default(&ground.producer);
     for (publisher, stream) in [
-        (pool.publisher().with_ready_sources(), &own),
+        (ready, &own),
         (on(pool.publisher(), &callers), &callers),
         (pool.publisher(), &default),
     ] {

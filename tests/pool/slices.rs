@@ -339,17 +339,11 @@ fn exhausted(ground: &Ground) {
     assert!(words.contains("longest held by consumer 0 for"), "{words}");
     assert_eq!((counters(&pool), ground.snapshots()), (before, snapshots));
     let holders = pool.holders();
-    let of = |rank: usize| {
-        (
-            holders[rank].rank,
-            holders[rank].slices,
-            holders[rank].bytes,
-        )
-    };
     assert_eq!(holders.len(), 3);
-    for rank in 0..3 {
-        assert_eq!(of(rank), (rank, 2, 2 * part));
-        assert_eq!(holders[rank].is_open, rank < 2);
+    for (rank, holder) in holders.iter().enumerate() {
+        let found = (holder.rank, holder.slices, holder.bytes);
+        assert_eq!(found, (rank, 2, 2 * part));
+        assert_eq!(holder.is_open, rank < 2);
     }
     // The one that was opened by nobody else goes; the oldest is another consumer's then.
     drop(leases);

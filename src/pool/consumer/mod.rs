@@ -211,11 +211,16 @@ impl Drop for Attached {
             return;
         }
         let streams = &self.streams;
+        // What fails once is tried once more.
+        let end = || match streams.end().or_else(|_| streams.end()) {
+            Err(error) if !streams.is_quiet() => Err(error),
+            _ => Ok(()),
+        };
         // Neither the memory that is read nor the words that are written may go before the work is done. Dropping the
         // error reports what stays mapped.
         let closed = span
             .into_reservation()
-            .close_after(Fence::closure(|_| streams.end()));
+            .close_after(Fence::closure(|_| end()));
         if closed.is_err() {
             std::mem::forget(self.lane.clone());
         }

@@ -15,8 +15,8 @@ pub(super) struct Streams {
     device: Device,
     lane: Arc<ControlMemory>,
     open: Mutex<Vec<(Device, Stream)>>,
-    /// The device in whose context the control words are registered, and their address there.
-    registered: Mutex<Option<(Device, u64)>>,
+    /// The device in whose context the control words are registered, and their address, once it is known.
+    registered: Mutex<Option<(Device, Option<u64>)>>,
     /// Some device cannot write words in stream order.
     no_memory_operations: AtomicBool,
     /// Devices that have work of this consumer, on streams of its own or of the caller's.
@@ -90,28 +90,28 @@ impl Streams {
     /// The address of the control words for the devices. They are registered by the first call, in the context of the
     /// device, which is current.
     pub(super) fn words(&self, calls: &Calls, device: &Device) -> Result<u64> {
-        if let Some((_, address)) = &*lock(&self.registered) {
-            return Ok(*address);
-        }
-        let (memory, size) = (self.lane.address(), self.lane.size());
-        calls.register_shared(memory, size)?;
-        let address = match calls.host_device_pointer(memory) {
-            Ok(address) => address,
-            Err(error) => {
-                let undo = calls.unregister_shared(memory).err();
-                return Err(error.with_undo(undo.into_iter().collect()));
+        let memory = self.lane.address();
+        let registered = lock(&self.registered).clone();
+        match registered {
+            Some((_, Some(address))) => return Ok(address),
+            Some((_, None)) => {}
+            None => {
+                calls.register_shared(memory, self.lane.size())?;
+                *lock(&self.registered) = Some((device.clone(), None));
             }
-        };
-        Ok(lock(&self.registered)
-            .get_or_insert((device.clone(), address))
-            .1)
+        }
+        // Where this fails they stay registered: the next call asks again.
+        let address = calls.host_device_pointer(memory)?;
+        let mut registered = lock(&self.registered);
+        registered.get_or_insert((device.clone(), None)).1 = Some(address);
+        Ok(address)
     }
 
     /// Waits for all work, and gives back what the driver has. After it the control words and the pool's memory are used
-    /// by no device.
+    /// by no device. After a failure it can be called again.
     pub(super) fn end(&self) -> Result<()> {
-        let open = std::mem::take(&mut *lock(&self.open));
-        let mut devices = std::mem::take(&mut *lock(&self.used));
+        let mut devices = lock(&self.used).clone();
+        let mut open = lock(&self.open).clone();
         for (device, _) in &open {
             if devices.iter().all(|of| of.ordinal() != device.ordinal()) {
                 devices.push(device.clone());
@@ -119,41 +119,45 @@ impl Streams {
         }
         let mut failures = Vec::new();
         for device in devices {
-            match in_context(&device, Calls::context_synchronize) {
-                Err(error) if !error.is_context_lost() => failures.push(error),
-                _ => {}
-            }
+            failures.extend(failure(&device, Calls::context_synchronize));
         }
         if !failures.is_empty() {
             return Error::first_of(failures);
         }
-        for (device, stream) in open {
-            // A stream that stays goes with its context.
-            let _ = in_context(&device, |calls| calls.stream_destroy(stream));
-        }
+        lock(&self.used).clear();
+        open.retain(|(device, stream)| {
+            let failure = failure(device, |calls| calls.stream_destroy(*stream));
+            let stays = failure.is_some();
+            failures.extend(failure);
+            stays
+        });
+        *lock(&self.open) = open;
         let registered = lock(&self.registered).take();
-        if let Some((device, _)) = registered {
+        if let Some((device, address)) = registered {
             let memory = self.lane.address();
-            in_context(&device, |calls| calls.unregister_shared(memory))?;
+            if let Some(error) = failure(&device, |calls| calls.unregister_shared(memory)) {
+                *lock(&self.registered) = Some((device, address));
+                failures.push(error);
+            }
         }
-        Ok(())
+        Error::first_of(failures)
+    }
+
+    /// Whether all that is left are streams, which go with their context.
+    pub(super) fn is_quiet(&self) -> bool {
+        lock(&self.used).is_empty() && lock(&self.registered).is_none()
     }
 }
 
-/// Makes a call in the device's context, and once more if it fails: a consumer has no later close. A call that succeeded
-/// is not made again.
-fn in_context(device: &Device, call: impl Fn(&Calls) -> Result<()>) -> Result<()> {
+/// Why a call was not made in the context of a device. What is of a lost context is over, and goes with it.
+fn failure(device: &Device, call: impl FnOnce(&Calls) -> Result<()>) -> Option<Error> {
     let mut done = false;
-    let mut attempt = || {
-        let went = device.driver().with_context(device.raw(), |calls| {
-            call(calls)?;
-            done = true;
-            Ok(())
-        });
-        match done {
-            true => Ok(()),
-            false => went,
-        }
-    };
-    attempt().or_else(|_| attempt())
+    let went = device.driver().with_context(device.raw(), |calls| {
+        call(calls)?;
+        done = true;
+        Ok(())
+    });
+    // Leaving the context may fail after the call went through: then it must not be made again.
+    let failed = went.err().filter(|_| !done);
+    failed.filter(|error| !error.is_context_lost() && !error.driver_is_gone())
 }
