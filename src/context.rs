@@ -39,23 +39,6 @@ impl Driver {
         }
     }
 
-    /// Creates something in the device's primary context. Where the context cannot be popped again, it is destroyed, unless
-    /// it went with its context.
-    pub(crate) fn create_in_context<T: Copy>(
-        &self,
-        device: c_int,
-        create: impl FnOnce(&Calls) -> Result<T>,
-        destroy: impl FnOnce(&Calls, T) -> Result<()>,
-    ) -> Result<T> {
-        let mut created = None;
-        let result = self.with_context(device, |calls| Ok(*created.insert(create(calls)?)));
-        result.map_err(|error| {
-            let left = created.filter(|_| self.contexts().is_retained(device));
-            let undo = left.map(|left| self.with_context(device, |calls| destroy(calls, left)));
-            error.with_undo(undo.and_then(Result::err).into_iter().collect())
-        })
-    }
-
     fn forget_fresh(
         &self,
         device: c_int,

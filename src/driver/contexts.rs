@@ -116,11 +116,6 @@ impl Contexts {
         }
     }
 
-    /// Whether the device's primary context is retained.
-    pub(crate) fn is_retained(&self, device: c_int) -> bool {
-        lock(&self.retained).contains_key(&device)
-    }
-
     fn hold_first(&self, device: c_int, context: Context) -> bool {
         match lock(&self.retained).entry(device) {
             Entry::Vacant(vacant) => {

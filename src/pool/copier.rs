@@ -77,11 +77,10 @@ struct Progress {
 
 impl Copier {
     pub(super) fn new(device: &Device) -> Result<Copier> {
-        let driver = device.driver();
-        let stream =
-            driver.create_in_context(device.raw(), Calls::stream_create, Calls::stream_destroy)?;
+        // From here on the context stays, and what is made in it.
+        device.driver().with_context(device.raw(), |_| Ok(()))?;
         Ok(Copier {
-            stream: Mutex::new(Some(stream)),
+            stream: Mutex::default(),
             device: device.clone(),
             events: Mutex::default(),
             notifiers: Mutex::default(),
@@ -133,7 +132,13 @@ impl Copier {
     ) -> Result<(), Box<Stopped>> {
         let stream = match order {
             Order::DefaultStream => std::ptr::null_mut(),
-            Order::Ready => lock(&self.stream).map_or(std::ptr::null_mut(), Stream::raw),
+            Order::Ready => match self.own_stream() {
+                Ok(stream) => stream.raw(),
+                Err(error) => {
+                    self.put_back(event);
+                    return Err(Stopped::cleanly(error));
+                }
+            },
             Order::Stream(stream) => stream as CUstream,
         };
         let mut progress = Progress::default();
@@ -305,14 +310,49 @@ impl Copier {
 
     fn event(&self) -> Result<Event, Box<Stopped>> {
         let spare = lock(&self.events).pop();
-        match spare {
-            Some(event) => Ok(event),
-            None => {
-                let (driver, device) = (self.device.driver(), self.device.raw());
-                driver
-                    .create_in_context(device, Calls::event_create, Calls::event_destroy)
-                    .map_err(Stopped::cleanly)
+        if let Some(event) = spare {
+            return Ok(event);
+        }
+        let mut made = None;
+        let went = self.in_context(|calls| {
+            made = Some(calls.event_create()?);
+            Ok(())
+        });
+        match (went, made) {
+            (Ok(()), Some(event)) => Ok(event),
+            (Err(error), made) => {
+                // Leaving the context failed: the event is there.
+                made.into_iter().for_each(|event| self.put_back(event));
+                Err(Stopped::cleanly(error))
             }
+            (Ok(()), None) => unreachable!("it was made"),
+        }
+    }
+
+    /// The pool's own stream.
+    fn own_stream(&self) -> Result<Stream> {
+        let known = *lock(&self.stream);
+        if let Some(stream) = known {
+            return Ok(stream);
+        }
+        let mut made = None;
+        let went = self.in_context(|calls| {
+            made = Some(calls.stream_create()?);
+            Ok(())
+        });
+        if let Some(stream) = made {
+            // It is there, even where leaving the context failed. Another thread may have been faster: the stream too
+            // many serves notifications.
+            let mut own = lock(&self.stream);
+            if own.is_some() {
+                self.done_notifying(stream);
+            }
+            own.get_or_insert(stream);
+        }
+        went?;
+        match *lock(&self.stream) {
+            Some(stream) => Ok(stream),
+            None => unreachable!("it was made"),
         }
     }
 

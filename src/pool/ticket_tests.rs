@@ -291,11 +291,11 @@ fn parts_that_no_producer_writes_are_refused() {
     for (bytes, error) in [
         // Nothing, no form, no offset, half a dimension.
         (b"".as_slice(), TicketError::Malformed { at: 51 }),
-        (b"\x02", TicketError::Malformed { at: 48 }),
-        (b"\x02\x01\0\0\0", TicketError::Malformed { at: 49 }),
-        (b"\x02\x01\0\0\0\0\x05\0", TicketError::Malformed { at: 53 }),
+        (b"\x02", TicketError::Malformed { at: 52 }),
+        (b"\x02\x01\0\0\0", TicketError::Malformed { at: 53 }),
+        (b"\x02\x01\0\0\0\0\x05\0", TicketError::Malformed { at: 57 }),
         // A part too many.
-        (b"\0\0", TicketError::Malformed { at: 48 }),
+        (b"\0\0", TicketError::Malformed { at: 52 }),
         // All bytes of the slice, in the form of other parts.
         (
             b"\x01\x01\0\0\0\0\x40\0\0\0",

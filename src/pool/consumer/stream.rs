@@ -52,17 +52,24 @@ impl Streams {
         if let Some(stream) = known {
             return Ok(stream.raw() as usize);
         }
+        // From here on the context stays, and what is made in it.
         let driver = device.driver();
-        let fresh =
-            driver.create_in_context(device.raw(), Calls::stream_create, Calls::stream_destroy)?;
-        let mut open = lock(&self.open);
-        let other = open
-            .iter()
-            .find(|(of, _)| of.ordinal() == device.ordinal())
-            .map(|(_, stream)| *stream);
-        // Another thread may have been faster: the stream too many goes with the others.
-        open.push((device.clone(), fresh));
-        Ok(other.unwrap_or(fresh).raw() as usize)
+        driver.with_context(device.raw(), |_| Ok(()))?;
+        let mut made = None;
+        let went = driver.with_context(device.raw(), |calls| {
+            made = Some(calls.stream_create()?);
+            Ok(())
+        });
+        // It is there, even where leaving the context failed. Another thread may have been faster: the stream too many
+        // goes with the others.
+        if let Some(stream) = made {
+            lock(&self.open).push((device.clone(), stream));
+        }
+        went?;
+        match self.known(device) {
+            Some(stream) => Ok(stream.raw() as usize),
+            None => unreachable!("it was made"),
+        }
     }
 
     fn known(&self, device: &Device) -> Option<Stream> {
