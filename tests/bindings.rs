@@ -4,12 +4,13 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use cuda_vmm::sys::{
-    CUdevice_attribute as Attribute, CUmemAccessDesc, CUmemAccess_flags as Flags,
-    CUmemAllocationCompType, CUmemAllocationGranularity_flags as Granularity,
-    CUmemAllocationHandleType as HandleType, CUmemAllocationProp, CUmemAllocationType as Type,
-    CUmemFabricHandle, CUmemGenericAllocationHandle, CUmemLocation,
-    CUmemLocationType as LocationType, CUmemRangeHandleType, CUpointer_attribute as Pointer,
-    CUresult, CUuuid, Call, CallTable, DriverCalls,
+    CUdevice_attribute as Attribute, CUevent_wait_flags, CUhostFn, CUmemAccessDesc,
+    CUmemAccess_flags as Flags, CUmemAllocationCompType,
+    CUmemAllocationGranularity_flags as Granularity, CUmemAllocationHandleType as HandleType,
+    CUmemAllocationProp, CUmemAllocationType as Type, CUmemFabricHandle,
+    CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType as LocationType,
+    CUmemRangeHandleType, CUmemorytype, CUpointer_attribute as Pointer, CUresult,
+    CUstreamWriteValue_flags, CUuuid, Call, CallTable, DriverCalls, CUDA_MEMCPY2D,
 };
 
 #[test]
@@ -40,6 +41,21 @@ fn structs_have_the_layout_of_the_abi() {
     assert_eq!(offset_of!(CUmemAllocationProp, allocFlags.usage), 26);
     assert_eq!(offset_of!(CUmemAllocationProp, allocFlags.reserved), 28);
 
+    assert_eq!(size_of::<CUDA_MEMCPY2D>(), 128);
+    assert_eq!(offset_of!(CUDA_MEMCPY2D, srcXInBytes), 0);
+    assert_eq!(offset_of!(CUDA_MEMCPY2D, srcMemoryType), 16);
+    assert_eq!(offset_of!(CUDA_MEMCPY2D, srcHost), 24);
+    assert_eq!(offset_of!(CUDA_MEMCPY2D, srcDevice), 32);
+    assert_eq!(offset_of!(CUDA_MEMCPY2D, srcPitch), 48);
+    assert_eq!(offset_of!(CUDA_MEMCPY2D, dstXInBytes), 56);
+    assert_eq!(offset_of!(CUDA_MEMCPY2D, dstMemoryType), 72);
+    assert_eq!(offset_of!(CUDA_MEMCPY2D, dstHost), 80);
+    assert_eq!(offset_of!(CUDA_MEMCPY2D, dstDevice), 88);
+    assert_eq!(offset_of!(CUDA_MEMCPY2D, dstPitch), 104);
+    assert_eq!(offset_of!(CUDA_MEMCPY2D, WidthInBytes), 112);
+    assert_eq!(offset_of!(CUDA_MEMCPY2D, Height), 120);
+
+    assert_eq!(size_of::<CUhostFn>(), size_of::<usize>());
     assert_eq!(size_of::<CUmemFabricHandle>(), 64);
     assert_eq!(size_of::<CUmemGenericAllocationHandle>(), 8);
     assert_eq!(size_of::<CUuuid>(), 16);
@@ -57,6 +73,7 @@ fn an_enumerator_is_an_int() {
     assert_eq!(size_of::<LocationType>(), 4);
     assert_eq!(size_of::<HandleType>(), 4);
     assert_eq!(size_of::<Attribute>(), 4);
+    assert_eq!(size_of::<CUmemorytype>(), 4);
 }
 
 #[test]
@@ -79,6 +96,27 @@ fn enumerators_have_the_values_of_the_abi() {
     assert_eq!(
         CUmemRangeHandleType::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD.0,
         1
+    );
+}
+
+#[test]
+fn what_goes_with_streams_has_the_values_of_the_abi() {
+    assert_eq!(CUmemorytype::CU_MEMORYTYPE_HOST.0, 1);
+    assert_eq!(CUmemorytype::CU_MEMORYTYPE_DEVICE.0, 2);
+    assert_eq!(CUmemorytype::CU_MEMORYTYPE_ARRAY.0, 3);
+    assert_eq!(CUmemorytype::CU_MEMORYTYPE_UNIFIED.0, 4);
+    assert_eq!(CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT.0, 0);
+    assert_eq!(CUevent_wait_flags::CU_EVENT_WAIT_EXTERNAL.0, 1);
+    type Write = CUstreamWriteValue_flags;
+    assert_eq!(Write::CU_STREAM_WRITE_VALUE_DEFAULT.0, 0);
+    assert_eq!(Write::CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER.0, 1);
+    assert_eq!(
+        Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1.0,
+        92
+    );
+    assert_eq!(
+        Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V2.0,
+        122
     );
 }
 

@@ -17,6 +17,8 @@ mod copies;
 mod raw;
 mod report;
 mod suspend;
+#[path = "../common/turns.rs"]
+mod turns;
 
 use std::time::{Duration, Instant};
 

@@ -106,6 +106,16 @@ enum Op {
     ToHost(Address, Number, Option<Token>),
     OnDevice(Address, Address, Number, Option<Token>),
     Fill(Address, u8, Number, Option<Token>),
+    Rows {
+        to: (Address, Number, u8),
+        from: (Address, Number, u8),
+        width: Number,
+        rows: u8,
+        stream: Token,
+    },
+    Word(Token, Address, u32, u8),
+    HostFunction(Token),
+    Wait(Token, Token, u8),
     NewStream(u8),
     EndStream(Token),
     QueryStream(Token),
@@ -117,6 +127,8 @@ enum Op {
     QueryEvent(Token),
     Poison(u8),
 }
+
+unsafe extern "C" fn nothing(_: *mut c_void) {}
 
 #[derive(Debug, Arbitrary)]
 struct Input {
@@ -448,6 +460,39 @@ impl Run {
                         self.stream(stream),
                     ),
                 },
+                Op::Rows {
+                    to,
+                    from,
+                    width,
+                    rows,
+                    stream,
+                } => {
+                    let copy = CUDA_MEMCPY2D {
+                        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+                        srcDevice: self.address(from.0),
+                        srcPitch: from.1.size(),
+                        srcY: from.2.into(),
+                        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+                        dstDevice: self.address(to.0),
+                        dstPitch: to.1.size(),
+                        dstXInBytes: to.2.into(),
+                        WidthInBytes: width.moved(),
+                        Height: (rows % 8).into(),
+                        ..Default::default()
+                    };
+                    sim.cuMemcpy2DAsync_v2(&copy, self.stream(stream))
+                }
+                Op::Word(stream, to, value, flags) => {
+                    let (stream, to) = (self.stream(stream), self.address(to));
+                    sim.cuStreamWriteValue32_v2(stream, to, value, (flags / 100).into())
+                }
+                Op::HostFunction(stream) => {
+                    sim.cuLaunchHostFunc(self.stream(stream), Some(nothing), null_mut())
+                }
+                Op::Wait(stream, event, flags) => {
+                    let (stream, event) = (self.stream(stream), self.event(event));
+                    sim.cuStreamWaitEvent(stream, event, (flags / 100).into())
+                }
                 Op::NewStream(flags) => {
                     let mut stream: CUstream = null_mut();
                     let code = sim.cuStreamCreate(&mut stream, flags.into());

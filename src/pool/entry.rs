@@ -233,6 +233,10 @@ mod tests {
         assert_eq!(entry.acknowledged(6), None);
         assert_eq!(entry.open(5), Err(NotOpened::Stale { current: 6 }));
         assert_eq!(entry.open(7), Err(NotOpened::Never));
+        // The word has the lower bits of a generation alone.
+        entry.finish(6, Scope::Own);
+        entry.offer(6 + (1 << 30));
+        assert_eq!(entry.acknowledged(6 + (1 << 30)), None);
     }
 
     #[test]

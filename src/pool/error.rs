@@ -96,6 +96,14 @@ pub enum PoolError {
         /// Bytes of the pool.
         pool: usize,
     },
+    /// A batch of more payloads than the pool has slices.
+    #[error("{count} payloads at once: the pool has {most} slices, so publish fewer at once")]
+    TooManySlices {
+        /// The number given.
+        count: usize,
+        /// The slices of the pool.
+        most: usize,
+    },
     /// There is no room now.
     #[error("{0}")]
     Exhausted(Box<Exhausted>),
@@ -231,6 +239,9 @@ pub enum PoolError {
         /// The producer's reason.
         reason: String,
     },
+    /// The ticket's consumer was closed or dropped.
+    #[error("this consumer has let go of the pool: attach again")]
+    Detached,
     /// This process was forked from the one that the pool or the consumer belongs to.
     #[error("this process was forked from the one that uses the pool: attach after the fork")]
     Forked,

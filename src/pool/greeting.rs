@@ -164,6 +164,17 @@ impl Answer {
     }
 }
 
+/// What bytes mean as a hello, or as an answer to this rank, in bytes again; none if nothing. For the fuzz target.
+#[doc(hidden)]
+pub fn read_greeting(bytes: &[u8], rank: u32) -> Option<Vec<u8>> {
+    match read_hello(bytes) {
+        Ok(rank) => Some(hello(rank)),
+        Err(_) => Answer::decode(bytes, rank)
+            .ok()
+            .map(|answer| answer.encode()),
+    }
+}
+
 /// Reads fields in order.
 struct Fields<'a>(&'a [u8]);
 

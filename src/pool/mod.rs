@@ -1,5 +1,92 @@
-//! The shared feature pool: one process publishes bytes in slices of a bounded memory pool, and other processes open
-//! them by tickets.
+//! The shared feature pool: one process publishes bytes in slices of a bounded memory pool, other processes read them in
+//! place or copy them out, and acknowledge; the producer uses a slice again when all have.
+//!
+//! ```
+//! # use std::time::{Duration, Instant};
+//! # use cuda_vmm::sim::Simulation;
+//! use cuda_vmm::pool::{Consumer, ElementType, Layout, Payload, Pool, Source};
+//! use cuda_vmm::wire::Name;
+//! # use cuda_vmm::{Access, AllocationProps, Driver, Reservation};
+//!
+//! # let (here, there) = (Simulation::new(), Simulation::new());
+//! # let driver = Driver::simulated(&here)?;
+//! # let device = driver.device(0)?;
+//! # let name = Name::new(format!("features of {}", std::process::id()));
+//! // The producer: 64 MiB for 1 consumer
+//! let pool = Pool::builder(&device, 64 << 20, 1).serve(&name)?;
+//! let publisher = pool.publisher();
+//! let payload = Payload::tensor(
+//!     Source::host(&[7; 24]),
+//!     Layout::new(ElementType::F32, &[2, 3])?,
+//! )
+//! .expires_in(Duration::from_secs(30));
+//! let published = publisher.publish(&payload)?;
+//! let ticket = published.ticket(); // some dozen bytes, sent by any transport
+//!
+//! // The consumer, in another process
+//! # let driver = Driver::simulated(&there)?;
+//! # let device = driver.device(0)?;
+//! # let mut features = Reservation::builder(2 << 20).access(&device, Access::ReadWrite).reserve(&driver)?;
+//! # features.map(0, 2 << 20, &AllocationProps::on(&device))?;
+//! let consumer = Consumer::attach(&device, &name, 0)?; // once
+//! let lease = consumer.open(ticket)?;
+//! assert_eq!(lease.parts()[0].layout().shape(), [2, 3]);
+//! lease.copy_to(0, &mut features, 0)?.finish()?; // copied, and acknowledged
+//!
+//! // The producer
+//! let counters = pool.close(Instant::now() + Duration::from_secs(5))?;
+//! assert_eq!((counters.published, counters.acknowledged), (1, 1));
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A slice
+//!
+//! A *payload* is published into a *slice*: a range of the pool, at a multiple of 256 bytes, found best fit. It holds one
+//! part or several packed *parts*, each with an element type and a shape. A *ticket* names the slice. It can be sent to
+//! all consumers alike, by any transport, unopened through any number of processes; it is refused if any byte of it is
+//! altered. Each consumer *holds* the slice from the publish on, and its hold ends once:
+//!
+//! | the hold ends | when | the ticket then says |
+//! |---|---|---|
+//! | acknowledged | the consumer acknowledges or drops the lease, or drops the unopened ticket | [`PoolError::AlreadyAcknowledged`] |
+//! | covered | another consumer acknowledges for its [group](Scope::Group) or for [all](Scope::All), and this one has not opened it | [`PoolError::TakenBack`] |
+//! | expired | the deadline of the payload passes, and the consumer has not opened it | [`PoolError::TakenBack`] |
+//! | cancelled | the producer [cancels](Publisher::cancel) it, and the consumer has not opened it | [`PoolError::TakenBack`] |
+//! | reclaimed | the consumer's connection ends: it closed, died or was [evicted](Pool::evict) | [`PoolError::NotPublished`] to a successor with its rank |
+//!
+//! With the last hold the slice is free. A slice that is open is never taken from under a consumer that is connected. A
+//! consumer that was never attached is waited for; one that is gone is not, until it attaches again.
+//!
+//! # When bytes are read and written
+//!
+//! - The producer's copies are done before the ticket exists. They come after the work on the default stream, on a
+//!   stream that the caller names, or after nothing: see [`Publisher`].
+//! - The consumer's acknowledgement is seen by the producer after the copies that were enqueued through the lease. The
+//!   consumer's GPU writes it in stream order, or a host function does where the device cannot; a lease without copies
+//!   under way is acknowledged by the CPU. For kernels that read in place, say what they run on:
+//!   [`Lease::on_stream`], [`Lease::acknowledge_after`].
+//! - A failed wait or copy of the producer takes out that one slice. It is quarantined, tried again by later publishes
+//!   and by [`Pool::close`], and counted.
+//!
+//! # What runs where
+//!
+//! Acknowledgements are words in host memory that both processes share, one for each slice and session, tagged with the
+//! slice's generation. The producer frees slices by reading them as it needs room: no driver call, no thread that polls.
+//! One thread serves attaching consumers, notices connections that end, and takes back what expires; it sleeps
+//! otherwise. Opening a ticket is one exchange on such a word and one system call. A consumer makes no context before its
+//! first copy, and none on the producer's device unless that is its own.
+//!
+//! # Trust
+//!
+//! A consumer maps the pool read-only. It writes to control words of its own session alone: a consumer that misbehaves
+//! can keep what it holds, and can do no more than acknowledge for others as far as the producer
+//! [allows](PoolBuilder::widest_scope). Which processes may attach is the producer's [choice](PoolBuilder::allow).
+//! Tickets, greetings and control words are checked before they are used.
+//!
+//! # One machine, several machines
+//!
+//! Control words are shared memory, so producer and consumers run on one machine. The pool's memory can be shared by
+//! fabric handles too ([`PoolBuilder::handle_type`]).
 
 mod builder;
 mod consumer;
@@ -13,6 +100,8 @@ mod gate;
 mod greeting;
 mod layout;
 mod ledger;
+#[cfg(all(test, any(loom, shuttle)))]
+mod model;
 mod payload;
 mod producer;
 mod publisher;
@@ -32,6 +121,8 @@ pub use counters::{ConsumerCounters, Counters};
 pub use element::ElementType;
 pub use entry::{Scope, Taken};
 pub use error::{Exhausted, Holder, PoolError};
+#[doc(hidden)]
+pub use greeting::read_greeting;
 pub use layout::{Layout, LayoutError};
 pub use payload::{Payload, Source};
 pub use producer::{Pool, Unclosed};

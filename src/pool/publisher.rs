@@ -10,6 +10,7 @@ use super::error::PoolError;
 use super::ledger::NoConsumer;
 use super::payload::{Payload, Plan};
 use super::publishing::Publishing;
+use super::room::rounded;
 use super::shared::{Inside, Shared};
 use super::slots::SlotRef;
 use super::ticket::{self, PoolId, TicketData};
@@ -108,7 +109,7 @@ impl Publisher {
     /// # Errors
     ///
     /// Before any driver call: [`PoolError::Empty`], [`PoolError::Layout`], [`PoolError::PartCount`],
-    /// [`PoolError::TooLarge`], [`PoolError::Exhausted`], [`PoolError::Closing`]. Then [`PoolError::NoConsumer`], or
+    /// [`PoolError::TooLarge`], [`PoolError::TooManySlices`], [`PoolError::Exhausted`], [`PoolError::Closing`]. Then [`PoolError::NoConsumer`], or
     /// [`PoolError::Memory`] with a driver failure. Nothing is published then. A slice whose copy could not be waited
     /// for is quarantined; the pool goes on without it.
     #[doc(alias = "cuMemcpyDtoDAsync")]
@@ -184,15 +185,7 @@ impl Publisher {
             .iter()
             .map(|payload| payload.plan(size))
             .collect::<Result<_, _>>()?;
-        let all = plans
-            .iter()
-            .try_fold(0_usize, |all, plan| all.checked_add(plan.length));
-        if all.is_none_or(|all| all > size) {
-            return Err(PoolError::TooLarge {
-                needed: all.unwrap_or(usize::MAX),
-                pool: size,
-            });
-        }
+        self.check_batch(&plans)?;
         let start = Instant::now();
         let mut pause = PAUSE.0;
         loop {
@@ -215,6 +208,26 @@ impl Publisher {
             };
             thread::sleep(pause.min(left));
             pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    /// A batch that has no room in an empty pool never has.
+    fn check_batch(&self, plans: &[Plan]) -> Result<(), PoolError> {
+        let pool = self.shared.size;
+        let needed = match plans {
+            [_] => return Ok(()),
+            plans => plans.iter().try_fold(0_usize, |all, plan| {
+                all.checked_add(rounded(plan.length as u64) as usize)
+            }),
+        };
+        if needed.is_none_or(|needed| needed > pool) {
+            let needed = needed.unwrap_or(usize::MAX);
+            return Err(PoolError::TooLarge { needed, pool });
+        }
+        let (count, most) = (plans.len(), self.shared.ledger.slot_count() as usize);
+        match count <= most {
+            true => Ok(()),
+            false => Err(PoolError::TooManySlices { count, most }),
         }
     }
 

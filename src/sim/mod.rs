@@ -32,7 +32,11 @@
 //! | here | there |
 //! |---|---|
 //! | time is not simulated: work is done when it is enqueued, unless its stream is [held](Simulation::hold_stream) | work takes as long as it takes |
-//! | a held stream holds back nothing but itself, and a synchronous copy waits for no stream | the default stream orders the others |
+//! | a held stream holds back nothing but itself and what waits for its events, and a synchronous copy waits for no stream | the default stream orders the others |
+//! | a function of the host is called by the thread that brings the stream to it, before that thread's call returns | by a thread of the driver's |
+//! | every driver call that a function of the host makes is `NOT_PERMITTED` | documented, but not guaranteed |
+//! | a stream that waits for an event of a context that is lost goes on, if its own context is not | not measured |
+//! | words, rows and device pointers are refused as documented; of words also those to addresses that the device may not write | not measured |
 //! | an exportable allocation uses a file descriptor, and so does an import from another process: when the process has no more, a create is `OUT_OF_MEMORY` | neither does |
 //! | an exported descriptor reads `/memfd:cuda-vmm-sim:...` in `/proc/self/fd` | `/dev/nvidiactl` |
 //! | a dma-buf descriptor is the memory's own, and imports like an exported one | it is a dma-buf |
@@ -192,8 +196,8 @@ impl Simulation {
         self.core.deinitialize();
     }
 
-    /// Holds a stream: what is enqueued on it stays pending. Null is the default stream of the current context. `false`
-    /// if there is no such stream.
+    /// Holds a stream: what is enqueued on it stays pending, and so does what other streams do behind a wait for its events.
+    /// Null is the default stream of the current context. `false` if there is no such stream.
     ///
     /// Memory that pending work touches can be unmapped, at once; the work then fails and its context is lost.
     #[must_use = "where it is `false`, nothing is held"]
@@ -201,7 +205,9 @@ impl Simulation {
         self.core.hold_stream(stream)
     }
 
-    /// Lets a held stream run: its pending work is done when this returns. `false` if there is no such stream.
+    /// Lets a held stream run: its pending work is done when this returns, and that of streams that waited for it, unless
+    /// they are held or wait for something else. Functions of the host are called by the calling thread. `false` if there is
+    /// no such stream.
     #[must_use = "where it is `false`, nothing was released"]
     pub fn release_stream(&self, stream: CUstream) -> bool {
         self.core.release_stream(stream)

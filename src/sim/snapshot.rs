@@ -6,7 +6,7 @@ use super::place::{Place, Rights};
 
 /// All driver-visible state at one moment.
 ///
-/// Not in it are the contents of memory, what a held stream has yet to do, and whether a context is broken. But for
+/// Not in it are the contents of memory, what streams have yet to do, and whether a context is broken. But for
 /// those, two snapshots are equal exactly when no call could tell the moments apart, so an operation that fails must
 /// leave the snapshot that it found. The [`Display`](fmt::Display) form has one fact a line, in a fixed order, for a
 /// readable difference.

@@ -22,6 +22,7 @@ pub enum Syscall {
     EpollCtl,
     EpollWait,
     Getsockopt,
+    PidfdOpen,
     Shutdown,
     Flock,
 }

@@ -24,8 +24,8 @@ use crate::fork;
 /// wait for it; nothing else may be done with it.
 ///
 /// A child that the process forks without `exec` shares the connection. Dropping the session in the child closes only the
-/// child's copy. Closing it in the parent ends the session; but if the parent dies without closing it, the session lasts
-/// until the child ends too.
+/// child's copy. The session ends with this process, also while a child still has a copy, as far as the server can see
+/// this process (its process id is known there, and the kernel is Linux 5.3 or newer).
 #[must_use = "dropping it ends the session"]
 pub struct Session {
     socket: OwnedFd,

@@ -165,6 +165,15 @@ pub(super) fn peer(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     option(socket, libc::SO_PEERCRED, nobody)
 }
 
+/// A descriptor of a process, which is readable once the process has ended. Close-on-exec.
+pub(super) fn open_process(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: two numbers.
+    call(Syscall::PidfdOpen, || unsafe {
+        libc::syscall(libc::SYS_pidfd_open, pid, 0) as c_int
+    })
+    .map(own)
+}
+
 /// This process's effective user.
 pub(super) fn user() -> u32 {
     // SAFETY: takes nothing and cannot fail.

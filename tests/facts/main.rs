@@ -48,12 +48,15 @@ mod properties;
 mod props;
 mod recorded;
 mod recording;
+mod registered;
 mod release;
 mod reserve;
 mod retain;
 mod rights;
+mod rows;
 mod share;
 mod stack;
+mod stream_work;
 mod streams;
 mod transcript;
 mod trial;
@@ -95,6 +98,9 @@ const FACTS: &[Section] = &[
     share::SECTION,
     handover::SECTION,
     streams::SECTION,
+    stream_work::SECTION,
+    registered::SECTION,
+    rows::SECTION,
     outputs::SECTION,
 ];
 

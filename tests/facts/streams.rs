@@ -139,13 +139,13 @@ pub const SECTION: Section = Section {
 const RECORDED: &str = "an event that was recorded happens, whatever becomes of its stream";
 
 /// A stream of its own, destroyed when dropped.
-struct Stream<'g> {
+pub struct Stream<'g> {
     gpu: &'g Gpu,
-    raw: CUstream,
+    pub raw: CUstream,
 }
 
 impl<'g> Stream<'g> {
-    fn new(gpu: &'g Gpu) -> Self {
+    pub fn new(gpu: &'g Gpu) -> Self {
         let mut raw = ptr::null_mut();
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING.0;
         call!(gpu, cuStreamCreate(&mut raw, flags) => SUCCESS);
@@ -160,13 +160,13 @@ impl Drop for Stream<'_> {
 }
 
 /// An event, destroyed when dropped.
-struct Event<'g> {
+pub struct Event<'g> {
     gpu: &'g Gpu,
-    raw: CUevent,
+    pub raw: CUevent,
 }
 
 impl<'g> Event<'g> {
-    fn new(gpu: &'g Gpu) -> Self {
+    pub fn new(gpu: &'g Gpu) -> Self {
         let mut raw = ptr::null_mut();
         let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING.0;
         call!(gpu, cuEventCreate(&mut raw, flags) => SUCCESS);

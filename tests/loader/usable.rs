@@ -11,6 +11,7 @@ const NEWER: &[Call] = &[
     Call::cuDeviceGetUuid_v2,
     Call::cuDevicePrimaryCtxRelease_v2,
     Call::cuDevicePrimaryCtxReset_v2,
+    Call::cuStreamWriteValue32_v2,
 ];
 
 #[test]

@@ -1,10 +1,12 @@
-//! Registered memory of the host: books that are kept as documented.
+//! Registered memory of the host: books that are kept as documented, and devices that reach it.
 
 use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cuda_vmm::sys::{CUresult, DriverCalls};
 
-use crate::rig::{check, Result, Rig, INVALID};
+use crate::rig::{check, Result, Rig, ILLEGAL, INVALID};
 
 const AGAIN: CUresult = CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 const NOT: CUresult = CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
@@ -78,5 +80,69 @@ fn registrations_go_with_their_context() {
         let nobody = CUresult::CUDA_ERROR_INVALID_CONTEXT;
         assert_eq!(register(&rig, 0x10_0000, 1, 1), Err(nobody));
         assert_eq!(unregister(&rig, 0x10_0000), Err(nobody));
+    }
+}
+
+/// A word of the host's own, registered.
+#[derive(Default)]
+pub struct Word(pub Box<[AtomicU32; 4]>);
+
+impl Word {
+    pub fn address(&self) -> *mut c_void {
+        self.0.as_ptr().cast_mut().cast()
+    }
+
+    pub fn register(&self, rig: &Rig, flags: u32) -> Result<u64> {
+        let (memory, mut at) = (self.address(), 0);
+        check(unsafe { rig.0.cuMemHostRegister_v2(memory, 16, flags) })?;
+        check(unsafe { rig.0.cuMemHostGetDevicePointer_v2(&mut at, memory, 0) })?;
+        Ok(at)
+    }
+
+    pub fn unregister(&self, rig: &Rig) {
+        check(unsafe { rig.0.cuMemHostUnregister(self.address()) }).unwrap();
+    }
+}
+
+#[test]
+fn devices_reach_registered_memory_at_its_own_address() {
+    for rig in Rig::both() {
+        let word = Word::default();
+        let stream = rig.stream();
+        let at = word.address() as u64;
+        assert_eq!(rig.word(stream, at, 1), Err(INVALID));
+        assert_eq!(word.register(&rig, 3), Ok(at));
+        rig.word(stream, at + 12, 0x1234_5678).unwrap();
+        assert_eq!(word.0[3].load(Ordering::Acquire), 0x1234_5678);
+        assert_eq!(rig.word(stream, at + 16, 1), Err(INVALID));
+        assert_eq!(rig.word(stream, at + 2, 1), Err(INVALID));
+        assert_eq!(rig.read(at + 12, 4), Ok(vec![0x78, 0x56, 0x34, 0x12]));
+        assert_eq!(rig.read(at + 12, 5), Err(INVALID));
+        rig.fill(at, 0xaa, 4).unwrap();
+        assert_eq!(word.0[0].load(Ordering::Acquire), 0xaaaa_aaaa);
+        word.unregister(&rig);
+
+        // Registered to be read.
+        assert_eq!(word.register(&rig, 8), Ok(at));
+        assert_eq!(rig.word(stream, at, 1), Err(INVALID));
+        assert_eq!(rig.read(at, 1), Ok(vec![0xaa]));
+        word.unregister(&rig);
+        let mut pointer = 77;
+        let refused = |memory: *mut c_void, flags, pointer: &mut u64| unsafe {
+            rig.0.cuMemHostGetDevicePointer_v2(pointer, memory, flags)
+        };
+        assert_eq!(refused(word.address(), 0, &mut pointer), INVALID);
+        assert_eq!(refused(null_mut(), 0, &mut pointer), INVALID);
+        word.register(&rig, 1).unwrap();
+        assert_eq!(refused(word.address(), 1, &mut pointer), INVALID);
+        assert_eq!(pointer, 77);
+
+        // What is unregistered under a pending word is a fault when the stream comes to it.
+        let (held, _) = rig.held();
+        rig.word(held, at, 5).unwrap();
+        word.unregister(&rig);
+        assert!(rig.0.release_stream(held));
+        assert_eq!(rig.query(held), ILLEGAL);
+        assert_eq!(word.0[0].load(Ordering::Acquire), 0xaaaa_aaaa);
     }
 }

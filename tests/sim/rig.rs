@@ -188,6 +188,39 @@ impl Rig {
         event
     }
 
+    pub fn query(&self, stream: CUstream) -> CUresult {
+        unsafe { self.0.cuStreamQuery(stream) }
+    }
+
+    pub fn record(&self, event: CUevent, stream: CUstream) {
+        check(unsafe { self.0.cuEventRecord(event, stream) }).unwrap();
+    }
+
+    pub fn wait(&self, stream: CUstream, event: CUevent) -> Result {
+        check(unsafe { self.0.cuStreamWaitEvent(stream, event, 0) })
+    }
+
+    pub fn word(&self, stream: CUstream, address: u64, value: u32) -> Result {
+        check(unsafe { self.0.cuStreamWriteValue32_v2(stream, address, value, 0) })
+    }
+
+    pub fn launch<T>(&self, stream: CUstream, function: CUhostFn, data: &T) -> Result {
+        let data = (&raw const *data).cast_mut().cast();
+        check(unsafe { self.0.cuLaunchHostFunc(stream, function, data) })
+    }
+
+    pub fn destroy(&self, stream: CUstream) {
+        check(unsafe { self.0.cuStreamDestroy_v2(stream) }).unwrap();
+    }
+
+    /// A stream with an event recorded on it that is not reached before the stream is released.
+    pub fn held(&self) -> (CUstream, CUevent) {
+        let (stream, event) = (self.stream(), self.event());
+        assert!(self.0.hold_stream(stream));
+        self.record(event, stream);
+        (stream, event)
+    }
+
     pub fn export(&self, handle: u64) -> Result<OwnedFd> {
         let mut fd: RawFd = -1;
         let to = std::ptr::from_mut(&mut fd).cast::<c_void>();

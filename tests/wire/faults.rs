@@ -32,11 +32,11 @@ pub const PARTS: &[Part] = &[
     }),
 ];
 
-const ERRORS: [i32; 3] = [libc::EIO, libc::EMFILE, libc::EPIPE];
+pub const ERRORS: [i32; 3] = [libc::EIO, libc::EMFILE, libc::EPIPE];
 
 /// Runs it with the first call failing, then with the second, and so on until one run has no such call. `judge` gets
 /// what came of a run with its failed call, or of the last one with none.
-fn each_call<T>(errno: i32, run: impl Fn() -> T, judge: impl Fn(Option<Syscall>, T)) -> usize {
+pub fn each_call<T>(errno: i32, run: impl Fn() -> T, judge: impl Fn(Option<Syscall>, T)) -> usize {
     for index in 0.. {
         let before = open_fds();
         faults::start(Some((index, errno)));
@@ -57,7 +57,7 @@ fn each_call<T>(errno: i32, run: impl Fn() -> T, judge: impl Fn(Option<Syscall>,
 
 /// The error is that very call's; a broken pipe means that the other side is gone.
 #[track_caller]
-fn is_of(error: &WireError, call: Syscall, errno: i32) {
+pub fn is_of(error: &WireError, call: Syscall, errno: i32) {
     match error {
         WireError::Io { error, .. } => assert_eq!(error.raw_os_error(), Some(errno)),
         WireError::Vanished { .. } => assert_eq!((call, errno), (Syscall::Sendmsg, libc::EPIPE)),
@@ -70,7 +70,7 @@ fn stdin() -> OwnedFd {
 }
 
 /// One line: that all went well, or the error.
-fn tell<E: std::fmt::Display>(went: Result<(), E>) {
+pub fn tell<E: std::fmt::Display>(went: Result<(), E>) {
     match went {
         Ok(()) => println!("ok"),
         Err(error) => println!("{error}"),
@@ -94,7 +94,7 @@ fn sends_once() {
 
 /// The last word can be sent, and not be heard any more: its sender has a parcel, and the other side an error at this
 /// step.
-fn is_at_the_last_word(error: &WireError) -> bool {
+pub fn is_at_the_last_word(error: &WireError) -> bool {
     matches!(
         error,
         WireError::Io {
@@ -106,7 +106,7 @@ fn is_at_the_last_word(error: &WireError) -> bool {
 
 /// The other process fails as well, and in time: it heard the reason, or saw the end.
 #[track_caller]
-fn was_told(said: &str, error: &str) {
+pub fn was_told(said: &str, error: &str) {
     let heard = said.starts_with("the other end refused during ") && said.ends_with(error);
     let saw = said.starts_with("the other end vanished during ");
     assert!(heard || saw, "{error}: {said}");

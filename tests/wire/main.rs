@@ -13,9 +13,13 @@ mod processes;
 mod ranks;
 mod ranks_failing;
 mod raw;
+mod recorder;
 mod results;
 mod server;
 mod server_clients;
+mod sessions;
+mod sessions_ending;
+mod sessions_failing;
 mod surroundings;
 
 #[allow(dead_code)] // What one test program does not need, another does.
@@ -37,6 +41,9 @@ const CASES: &[&[Case]] = &[
     names::CASES,
     server::CASES,
     server_clients::CASES,
+    sessions::CASES,
+    sessions_ending::CASES,
+    sessions_failing::CASES,
     processes::CASES,
     ranks::CASES,
     ranks_failing::CASES,
@@ -46,6 +53,8 @@ const CASES: &[&[Case]] = &[
 
 const PARTS: &[&[Part]] = &[
     server_clients::PARTS,
+    sessions::PARTS,
+    sessions_failing::PARTS,
     processes::PARTS,
     ranks::PARTS,
     ranks_failing::PARTS,

@@ -1,6 +1,6 @@
 //! Messages made by hand, for what no honest peer sends.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 pub const ANNOUNCEMENT: u8 = 1;
@@ -9,6 +9,7 @@ pub const PIECE: u8 = 3;
 pub const ACCEPTED: u8 = 4;
 pub const REFUSED: u8 = 5;
 pub const JOIN: u8 = 6;
+pub const HELLO: u8 = 9;
 
 /// The identity of this host, read anew.
 pub fn host() -> [u8; 16] {
@@ -41,6 +42,10 @@ pub fn announcement_of(topic: u32, pieces: u32, bytes: u64, fds: u32, host: [u8;
 
 pub fn consent() -> Vec<u8> {
     message(CONSENT, 0, &host())
+}
+
+pub fn hello(bytes: &[u8]) -> Vec<u8> {
+    message(HELLO, 0, bytes)
 }
 
 pub fn join(rank: u32, count: u32) -> Vec<u8> {
@@ -96,8 +101,51 @@ pub fn send(socket: &OwnedFd, bytes: &[u8], fds: &[OwnedFd]) {
 
 /// Sends bytes, if the other end still reads.
 pub fn try_send(socket: &OwnedFd, bytes: &[u8]) -> bool {
+    send_with(socket, bytes, libc::MSG_NOSIGNAL)
+}
+
+/// Sends bytes, if the other end still reads and there is room.
+pub fn try_send_now(socket: &OwnedFd, bytes: &[u8]) -> bool {
+    send_with(socket, bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+}
+
+fn send_with(socket: &OwnedFd, bytes: &[u8], flags: i32) -> bool {
     let (at, length) = (bytes.as_ptr().cast(), bytes.len());
-    unsafe { libc::send(socket.as_raw_fd(), at, length, libc::MSG_NOSIGNAL) == length as isize }
+    unsafe { libc::send(socket.as_raw_fd(), at, length, flags) == length as isize }
+}
+
+/// A socket's address of an abstract name, and its length.
+pub fn address(name: &[u8]) -> (libc::sockaddr_un, u32) {
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as _;
+    for (place, byte) in address.sun_path[1..].iter_mut().zip(name) {
+        *place = *byte as _;
+    }
+    (address, (3 + name.len()) as u32)
+}
+
+/// A new socket of packets.
+pub fn socket() -> OwnedFd {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_UNIX, kind, 0)) }
+}
+
+/// A server of an abstract name.
+pub fn listen(name: &[u8]) -> OwnedFd {
+    let socket = socket();
+    let (address, length) = address(name);
+    let number = socket.as_raw_fd();
+    let bound = unsafe { libc::bind(number, (&raw const address).cast(), length) };
+    assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
+    assert_eq!(unsafe { libc::listen(number, 8) }, 0);
+    socket
+}
+
+pub fn accept(listener: &OwnedFd) -> OwnedFd {
+    let (number, null) = (listener.as_raw_fd(), ptr::null_mut());
+    let accepted = unsafe { libc::accept4(number, null, ptr::null_mut(), libc::SOCK_CLOEXEC) };
+    assert!(accepted >= 0, "{}", std::io::Error::last_os_error());
+    unsafe { OwnedFd::from_raw_fd(accepted) }
 }
 
 /// Reads up to 4,096 bytes; none at the end.

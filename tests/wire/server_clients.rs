@@ -1,6 +1,6 @@
 //! Many clients, and bad ones among them, each in a process or on a socket of its own.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ fn client(words: &[&str]) {
     received.accept().unwrap();
 }
 
-fn text(name: &Name) -> String {
+pub fn text(name: &Name) -> String {
     match name {
         Name::Abstract(bytes) => String::from_utf8(bytes.clone()).unwrap(),
         Name::File(path) => path.to_str().unwrap().to_owned(),
@@ -53,17 +53,11 @@ fn thirty_two() {
 
 /// An unbroken connection to the server, and nothing said.
 pub fn connect(name: &Name) -> OwnedFd {
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_UNIX, kind, 0)) };
+    let socket = raw::socket();
     let Name::Abstract(bytes) = name else {
         panic!("{name}");
     };
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as _;
-    for (place, byte) in address.sun_path[1..].iter_mut().zip(bytes) {
-        *place = *byte as _;
-    }
-    let length = (3 + bytes.len()) as u32;
+    let (address, length) = raw::address(bytes);
     let done = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
     // The standard library has the same idea of the name.

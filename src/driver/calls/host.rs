@@ -3,8 +3,8 @@
 //! # Safety
 //!
 //! An asynchronous copy uses the pages until the stream has passed it. Whoever enqueues one waits for the stream before
-//! the pages, or the mapping at the other end, go: `suspend` does so on every path. Registered memory stays mapped until
-//! it is unregistered; its owner sees to that.
+//! the pages, or the mapping at the other end, go: `suspend` does so on every path. Registered memory stays mapped
+//! until it is unregistered; its owner sees to that.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_uint, c_void};

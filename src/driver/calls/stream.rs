@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! An asynchronous copy uses the slice, and a host function its data, until the stream has passed it. The caller waits for
-//! the stream before the slice, the data, or the mapping at the other end goes.
+//! An asynchronous copy uses the slice, and a host function its data, until the stream has passed it. The caller waits
+//! for the stream before the slice, the data, or the mapping at the other end goes.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -87,7 +87,7 @@ impl Calls {
         self.event_is_done(event.raw())
     }
 
-    /// Has the stream wait for the event's last record before it goes on.
+    /// Has the stream wait for the event's last record before it goes on. Needs a current context.
     pub(crate) fn stream_wait_event(&self, stream: CUstream, event: Event) -> Result<()> {
         let flags = CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT.0;
         driver_call!(
@@ -111,8 +111,8 @@ impl Calls {
         )
     }
 
-    /// Has the driver call a function when the stream comes to it. The function must not call the driver, and is not called
-    /// if the context is lost.
+    /// Has the driver call a function when the stream comes to it. The function must not call the driver. It is not
+    /// called if the context is lost.
     pub(crate) fn launch_host_function(
         &self,
         stream: CUstream,
@@ -139,8 +139,8 @@ impl Calls {
         )
     }
 
-    /// Copies rows of `width` bytes between addresses of devices when the stream comes to it. A pitch is the number of bytes
-    /// from one row to the next.
+    /// Copies rows of `width` bytes between addresses of devices when the stream comes to it. A pitch is the number of
+    /// bytes from one row to the next.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn enqueue_copy_rows(
         &self,
@@ -181,8 +181,8 @@ impl Calls {
         )
     }
 
-    /// Copies from a device to a slice when the stream comes to it. The caller waits for the stream before the slice is
-    /// looked at, and before it goes.
+    /// Copies from a device to a slice when the stream comes to it. The caller waits for the stream before it reads the
+    /// slice, and before the slice goes.
     pub(crate) fn enqueue_to_slice(
         &self,
         to: &mut [u8],
@@ -197,5 +197,90 @@ impl Calls {
                 size
             }
         )
+    }
+}
+
+#[cfg(all(test, not(shuttle), feature = "sim"))]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::driver::Driver;
+    use crate::error::Error;
+    use crate::sim::Simulation;
+    use crate::{Access, AllocationProps, Reservation};
+
+    const G: usize = 2 << 20;
+
+    /// # Safety
+    ///
+    /// The data is an `AtomicU32`.
+    unsafe extern "C" fn count(data: *mut c_void) {
+        // SAFETY: as above.
+        unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
+    }
+
+    #[test]
+    fn work_is_done_in_the_order_of_streams_that_wait() {
+        let sim = Simulation::new();
+        let driver = Driver::simulated(&sim).unwrap();
+        let device = driver.device(0).unwrap();
+        let mut range = Reservation::builder(2 * G)
+            .access(&device, Access::ReadWrite)
+            .reserve(&driver)
+            .unwrap();
+        range.map(0, 2 * G, &AllocationProps::on(&device)).unwrap();
+        let (base, other) = (range.base(), range.base() + G as u64);
+        let word = Box::new([AtomicU32::new(0), AtomicU32::new(0)]);
+        let memory: *mut c_void = word.as_ptr().cast_mut().cast();
+        let calls_made = AtomicU32::new(0);
+        let data = (&raw const calls_made).cast_mut().cast();
+        let numbers: Vec<u8> = (0..16).collect();
+        let mut back = [0_u8; 8];
+
+        let work = |calls: &Calls| {
+            calls.register_shared(memory, 8)?;
+            let at = calls.host_device_pointer(memory)?;
+            assert_eq!(at, memory as u64);
+            let (one, two) = (calls.stream_create()?, calls.stream_create()?);
+            let event = calls.event_create()?;
+            assert!(sim.hold_stream(one.raw()));
+            calls.enqueue_from_slice(base, &numbers, one.raw())?;
+            calls.enqueue_copy(base + 16, base, 16, one.raw())?;
+            calls.event_record(event, one.raw())?;
+            calls.stream_wait_event(two.raw(), event)?;
+            calls.enqueue_copy_rows(other, 4, base + 1, 16, 4, 2, two.raw())?;
+            calls.enqueue_to_slice(&mut back, other, two.raw())?;
+            calls.launch_host_function(two.raw(), count, data)?;
+            calls.stream_write_value(two.raw(), at + 4, 7)?;
+            assert!(!calls.event_is_passed(event)?);
+            assert_eq!(calls_made.load(Ordering::SeqCst), 0);
+            assert!(sim.release_stream(one.raw()));
+            calls.event_wait(event)?;
+            assert!(calls.event_is_passed(event)?);
+            calls.stream_wait(two)?;
+            assert_eq!(calls_made.load(Ordering::SeqCst), 1);
+            assert_eq!(word[1].load(Ordering::Acquire), 7);
+            calls.event_destroy(event)?;
+            calls.stream_destroy(one)?;
+            calls.stream_destroy(two)?;
+            calls.unregister_shared(memory)
+        };
+        driver.with_context(device.raw(), work).unwrap();
+        assert_eq!(back, [1, 2, 3, 4, 1, 2, 3, 4]);
+        range.close().unwrap();
+        let left = sim.snapshot();
+        assert!(left.holds_no_memory(), "{left}");
+        assert_eq!((left.streams, left.events), (0, 0));
+        assert_eq!(sim.misuses(), []);
+    }
+
+    #[test]
+    fn answers_that_cannot_be_so() {
+        let error = answers::event(null_mut()).unwrap_err();
+        assert!(matches!(error, Error::Disagreement { .. }), "{error}");
+        let error = answers::device_pointer(0).unwrap_err();
+        assert!(matches!(error, Error::Disagreement { .. }), "{error}");
+        assert_eq!(answers::device_pointer(8).unwrap(), 8);
     }
 }

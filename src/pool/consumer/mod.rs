@@ -112,7 +112,7 @@ impl Consumer {
         let attached = &self.attached;
         let data = form::decode(bytes, &attached.pool, &attached.key)?;
         attached.check_place(&data)?;
-        Ok(Ticket::new(attached.clone(), data, bytes))
+        Ok(Ticket::new(attached, data, bytes))
     }
 
     /// [Decodes](Self::decode) a ticket and [opens](Ticket::open) it.
@@ -185,10 +185,8 @@ impl Attached {
         match self.session.ended() {
             None => Ok(()),
             Some(WireError::Refused { reason, .. }) => Err(PoolError::Ended { reason }),
-            Some(WireError::Stopped) => Err(PoolError::Ended {
-                reason: WireError::Stopped.to_string(),
-            }),
-            Some(_) => Err(PoolError::ProducerGone),
+            Some(WireError::Vanished { .. }) => Err(PoolError::ProducerGone),
+            Some(error) => Err(error.into()),
         }
     }
 

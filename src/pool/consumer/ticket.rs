@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::lease::Lease;
 use super::Attached;
@@ -15,7 +15,8 @@ use crate::pool::ticket::{Part, TicketData};
 /// Dropping it acknowledges the slice for this consumer, unless another copy of the ticket was opened here.
 #[must_use = "dropping it acknowledges the slice for this consumer"]
 pub struct Ticket {
-    attached: Arc<Attached>,
+    /// Does not keep the consumer: one that is closed lets go of the pool, whatever tickets are left.
+    attached: Weak<Attached>,
     data: TicketData,
     bytes: Vec<u8>,
     /// Dropping it gives the slice back.
@@ -23,9 +24,9 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn new(attached: Arc<Attached>, data: TicketData, bytes: &[u8]) -> Ticket {
+    pub(super) fn new(attached: &Arc<Attached>, data: TicketData, bytes: &[u8]) -> Ticket {
         Ticket {
-            attached,
+            attached: Arc::downgrade(attached),
             data,
             bytes: bytes.to_vec(),
             armed: true,
@@ -48,11 +49,13 @@ impl Ticket {
     ///
     /// [`PoolError::TakenBack`] where it expired, was cancelled, or another consumer acknowledged for this one;
     /// [`PoolError::Stale`], [`PoolError::NotPublished`], [`PoolError::AlreadyOpen`],
-    /// [`PoolError::AlreadyAcknowledged`]; [`PoolError::ProducerGone`], [`PoolError::Ended`].
+    /// [`PoolError::AlreadyAcknowledged`]; [`PoolError::ProducerGone`], [`PoolError::Ended`]; [`PoolError::Detached`]
+    /// where the consumer was closed or dropped.
     pub fn open(mut self) -> Result<Lease, PoolError> {
         let (slot, generation) = (self.data.slot, self.data.generation);
-        self.attached.check_session()?;
-        let opened = self.attached.entry(slot).open(generation);
+        let attached = self.attached.upgrade().ok_or(PoolError::Detached)?;
+        attached.check_session()?;
+        let opened = attached.entry(slot).open(generation);
         opened.map_err(|why| match why {
             NotOpened::Open => PoolError::AlreadyOpen { slot },
             NotOpened::Closed => PoolError::AlreadyAcknowledged { slot },
@@ -65,16 +68,10 @@ impl Ticket {
             NotOpened::Never => PoolError::NotPublished { slot, generation },
         })?;
         self.armed = false;
-        self.attached.leases.fetch_add(1, Ordering::Relaxed);
+        attached.leases.fetch_add(1, Ordering::Relaxed);
         let parts = std::mem::take(&mut self.data.parts);
         let place = (self.data.offset as usize, self.data.length as usize);
-        Ok(Lease::new(
-            self.attached.clone(),
-            slot,
-            generation,
-            place,
-            parts,
-        ))
+        Ok(Lease::new(attached, slot, generation, place, parts))
     }
 
     /// The bytes, to be opened elsewhere or later. Nothing is acknowledged.
@@ -86,10 +83,12 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.armed && !self.attached.is_foreign() {
-            self.attached
-                .entry(self.data.slot)
-                .decline(self.data.generation);
+        if !self.armed {
+            return;
+        }
+        if let Some(attached) = self.attached.upgrade().filter(|it| !it.is_foreign()) {
+            let entry = attached.entry(self.data.slot);
+            entry.decline(self.data.generation);
         }
     }
 }

@@ -144,7 +144,7 @@ impl State {
         true
     }
 
-    /// The same for a device that there is, without a look at what other streams can do now.
+    /// The same for a device that exists. The caller lets the other streams run afterwards.
     pub(super) fn lose_context(&mut self, device: usize) {
         self.contexts[device].failed = Some(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
         self.drop_pending_work(device);

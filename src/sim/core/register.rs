@@ -1,8 +1,8 @@
 //! Memory of the host that is registered, so that the devices reach it at full speed.
 //!
-//! Books only: the simulated driver copies to and from every memory of the host alike. A device reaches registered memory
-//! at the host's own address. What is refused follows the driver's documentation; the codes that a real driver gives to an
-//! overlap and to an unknown address were not measured.
+//! Books only: the simulated driver copies to and from every memory of the host alike. A device reaches registered
+//! memory at the host's own address. What is refused follows the driver's documentation; the codes that a real driver
+//! gives to an overlap and to an unknown address were not measured.
 
 use std::ffi::c_uint;
 use std::ops::Range;
@@ -67,8 +67,8 @@ impl State {
         }
     }
 
-    /// The host's own address, as where all devices have unified addresses. It is given whether the memory was registered
-    /// to be mapped or not.
+    /// The host's own address, as on a machine with unified addresses. Memory that was registered without `DEVICEMAP`
+    /// has it too.
     pub(super) fn cuMemHostGetDevicePointer_v2(
         &mut self,
         address: Out<u64>,

@@ -1,7 +1,7 @@
 //! Copies of rows: `cuMemcpy2DAsync`.
 //!
 //! Assumed from the documentation and not measured: a pitch of 0 is a pitch like any other, a copy from host to host is
-//! done in stream order like the others, and a copy of no bytes is not looked at beyond its memory types.
+//! done in stream order like the others, and of a copy of no bytes only the memory types are checked.
 
 use crate::sys::{CUdevice_attribute, CUmemorytype, CUresult, Call, CUDA_MEMCPY2D};
 

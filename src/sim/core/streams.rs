@@ -149,7 +149,7 @@ impl State {
         value: u32,
         flags: c_uint,
     ) -> Answer {
-        // Every write is a release: that one may do without is no reason to do so.
+        // The flag gives up an order that is kept here with or without it.
         const KNOWN: c_uint = CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER.0;
         let (stream, device) = self.working_stream(Call::cuStreamWriteValue32_v2, stream)?;
         if !self.config.devices[device].stream_memory_operations {
@@ -214,7 +214,7 @@ impl State {
         refuse(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }
 
-    /// Whether it was created and not destroyed, be it that it has yet to end.
+    /// Whether it was created and not destroyed. A destroyed stream may have work left.
     fn is_live(&self, stream: Token) -> bool {
         let stream = self.streams.get(&stream);
         stream.is_some_and(|stream| !stream.ending)

@@ -41,7 +41,7 @@ impl ServerBuilder {
     }
 
     /// How many clients are served at once, one at the least; 256, if nothing is said. Established sessions count. Others
-    /// wait to be accepted. Each takes one descriptor of this process. A handler that wants to refuse further sessions
+    /// wait to be accepted. Each takes one descriptor of this process, and a session two. A handler that wants to refuse further sessions
     /// rather than let them wait counts them itself, and sets this number higher than its own.
     pub fn most_clients(mut self, most: usize) -> ServerBuilder {
         self.most_clients = most.max(1);

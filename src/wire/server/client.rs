@@ -1,6 +1,6 @@
 //! One client of a server, as far as it has come.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::offer::Offer;
@@ -11,6 +11,7 @@ use crate::wire::outgoing::Outgoing;
 use crate::wire::parcel::Parcel;
 use crate::wire::peer::Peer;
 use crate::wire::session_id::SessionId;
+use crate::wire::syscalls;
 use crate::wire::talk::ALONE;
 
 /// A conversation with one client.
@@ -20,6 +21,8 @@ pub(super) struct Client {
     /// Its session, once it is opened.
     session: Option<SessionId>,
     peer: Peer,
+    /// Its process, while its session is watched.
+    process: Option<OwnedFd>,
     wait: Wait,
 }
 
@@ -53,6 +56,7 @@ impl Client {
             stage,
             session: None,
             peer,
+            process: None,
             wait,
         })
     }
@@ -68,6 +72,20 @@ impl Client {
     /// Whether it has accepted its parcel: its time no longer counts.
     pub fn has_accepted(&self) -> bool {
         matches!(self.stage, Stage::Accepted)
+    }
+
+    /// Its process, to be watched for its end. A forked child of it may have a copy of the socket, so that the
+    /// connection alone does not tell. None where this process cannot see it, or the kernel is older than 5.3.
+    pub fn watch_process(&mut self) -> Option<BorrowedFd<'_>> {
+        let pid = self.peer.pid();
+        self.process = (pid > 0)
+            .then(|| syscalls::open_process(pid).ok())
+            .flatten();
+        self.process()
+    }
+
+    pub fn process(&self) -> Option<BorrowedFd<'_>> {
+        self.process.as_ref().map(AsFd::as_fd)
     }
 
     pub fn socket(&self) -> BorrowedFd<'_> {

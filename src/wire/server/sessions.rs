@@ -10,7 +10,8 @@ use crate::wire::session_id::SessionId;
 /// What a [`Server::sessions`](super::Server::sessions) does for its clients.
 ///
 /// The connection is the session: it stays open after the client accepted its parcel, and when the client closes it or
-/// its process dies, the server knows at once. An idle session costs one descriptor, and neither a timer nor a thread.
+/// its process dies, the server knows at once. An idle session costs two descriptors, and neither a timer nor a
+/// thread. The second one is of the client's process: a child that it forked may keep the connection open.
 ///
 /// All methods are called on the server's thread, one at a time, so all clients wait for each call. The server holds no
 /// lock during a call. A panic in a method is caught; it refuses or ends the session that the method was called for, and

@@ -29,6 +29,9 @@ const REST: Duration = Duration::from_millis(50);
 const HEARD: u64 = 0;
 const LISTENER: u64 = 1;
 
+/// Added to a client's number: its process.
+const PROCESS: u64 = 1 << 63;
+
 /// All that the thread owns.
 pub(super) struct Service {
     builder: ServerBuilder,
@@ -96,7 +99,11 @@ impl Service {
             }
             ready.extend(&self.pausing);
             for &number in &ready {
-                self.go_on(number);
+                self.go_on(number & !PROCESS);
+                if number & PROCESS != 0 {
+                    let at = Step::Session;
+                    self.end(number & !PROCESS, Some(WireError::Vanished { at }));
+                }
             }
             if ready.contains(&LISTENER) {
                 self.accept();
@@ -168,6 +175,10 @@ impl Service {
                 (Some(session), Offer::Sessions(handler)) => handler.established(session)?,
                 _ => return Ok(true),
             }
+            if let Some(process) = client.watch_process() {
+                // Without it the end of the connection still tells.
+                let _ = self.watch.add(number | PROCESS, process, Wait::Readable);
+            }
         }
         let wait = client.wait();
         if wait == Wait::Pause {
@@ -207,6 +218,10 @@ impl Service {
         };
         self.pausing.remove(&number);
         self.watch.remove(client.socket());
+        client
+            .process()
+            .into_iter()
+            .for_each(|it| self.watch.remove(it));
         let Some(error) = error else {
             return;
         };
