@@ -39,7 +39,7 @@ pub struct PoolBuilder {
     groups: Vec<Range<usize>>,
     widest: Scope,
     handle_type: HandleType,
-    allow: Option<Box<dyn FnMut(&Peer) -> bool + Send>>,
+    allow: Box<dyn FnMut(&Peer) -> bool + Send>,
 }
 
 impl PoolBuilder {
@@ -52,7 +52,7 @@ impl PoolBuilder {
             groups: Vec::new(),
             widest: Scope::Group,
             handle_type: HandleType::PosixFd,
-            allow: None,
+            allow: Box::new(Peer::is_same_user),
         }
     }
 
@@ -85,7 +85,7 @@ impl PoolBuilder {
     /// Which processes may attach; those of this process's user if nothing is said. It is asked on the thread that
     /// serves consumers.
     pub fn allow(mut self, allow: impl FnMut(&Peer) -> bool + Send + 'static) -> PoolBuilder {
-        self.allow = Some(Box::new(allow));
+        self.allow = Box::new(allow);
         self
     }
 
@@ -142,11 +142,10 @@ impl PoolBuilder {
         fds: Vec<OwnedFd>,
     ) -> Result<Server, PoolError> {
         let consumers = Consumers::new(shared.clone(), span, fds);
-        let mut builder = Server::sessions(consumers).most_clients(self.consumers.max(64) * 2);
-        if let Some(allow) = self.allow {
-            builder = builder.allow(allow);
-        }
-        let server = builder.serve(name)?;
+        let server = Server::sessions(consumers)
+            .most_clients(self.consumers.max(64) * 2)
+            .allow(self.allow)
+            .serve(name)?;
         // Set once, here.
         let _ = shared.waker.set(server.waker());
         Ok(server)

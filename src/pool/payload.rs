@@ -187,7 +187,7 @@ impl<'a> Payload<'a> {
             let layout = match layout {
                 Some(layout) => {
                     layout.check_length(size).map_err(failed)?;
-                    layout.clone()
+                    *layout
                 }
                 None => Layout::bytes(size).map_err(failed)?,
             };

@@ -237,10 +237,10 @@ impl Lease {
     /// alone.
     pub fn finish_for(mut self, scope: Scope) -> Result<(), PoolError> {
         self.check_scope(scope)?;
-        let waiting = self.used.iter();
-        let waited: Result<(), crate::Error> = waiting
-            .map(|(device, stream)| wait_for(device, *stream, None))
-            .collect();
+        let waited = self
+            .used
+            .iter()
+            .try_for_each(|(device, stream)| wait_for(device, *stream, None));
         // A wait that failed is tried again behind the acknowledgement.
         if waited.is_ok() {
             self.used.clear();
