@@ -133,6 +133,15 @@ const PROVED: &[(u16, &str, &[Proof])] = &[
     (98, "something else in place of what was asked for", &[Here("nothing plain is created in place of what was asked for")]),
     (100, "a fabric that is down", &[Test("tests/sharing/choice.rs", "a_fabric_that_is_not_ready_is_asked_again"), Here("a fabric that is down is neither retried nor widened")]),
     (102, "everybody waits for one that failed", &[Test("tests/shared_memory/faults/mod.rs", "faults::driver_calls_of_an_importer_that_fetches"), Test("tests/shared_memory/ranks.rs", "ranks::one_fails_to_attach")]),
+    // H. Cross-process pool, acknowledgements
+    (103, "acknowledged before the copy has run", &[Test("tests/pool/order.rs", "an acknowledgement comes behind the copy"), Test("tests/pool/order.rs", "a ticket exists after the copy"), Test("tests/pool_processes/load/mod.rs", "load::publishes_of_every_kind")]),
+    (104, "a late acknowledgement frees the next generation", &[Test("tests/pool/acknowledge.rs", "a late acknowledgement changes nothing"), Test("src/pool/model.rs", "a_consumer_dies_while_it_acknowledges_and_another_reads")]),
+    (105, "acknowledged twice, never, or by a stranger", &[Test("tests/pool/acknowledge.rs", "each consumer acknowledges for itself"), Test("tests/pool/bad_input.rs", "nobody acknowledges beyond the allowed scope"), Type("src/pool/consumer/lease.rs", "compile_fail,E0382")]),
+    (106, "a dead consumer never acknowledges", &[Test("tests/pool_processes/deaths.rs", "deaths::a_consumer_killed_at_each_step")]),
+    (107, "the producer dies first", &[Test("tests/pool_processes/deaths.rs", "deaths::the_producer_killed_at_each_step")]),
+    (108, "a recycler that outlives the memory", &[Test("src/pool/model.rs", "closing_waits_for_those_inside_and_lets_nobody_in"), Test("tests/pool/closing.rs", "close waits for a publisher inside")]),
+    (110, "a pool that is exhausted", &[Test("tests/pool/slices.rs", "a pool without room tells who holds it"), Test("tests/pool_processes/neglect.rs", "neglect::a_request_aborted_three_times")]),
+    (112, "a context of each consumer on the producer's device", &[Test("tests/pool_processes/devices.rs", "devices::no_context_on_the_producers_device")]),
     // I. Context, threads, fork, exit, panics
     (114, "a thread without a context", &[Here("made on one thread, ended on another without a context")]),
     (116, "a panic while dropping after a sticky fault", &[Here("a hundred things dropped while unwinding, every call refused"), Here("managing memory goes on after a sticky fault")]),
