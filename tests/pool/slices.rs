@@ -347,9 +347,9 @@ fn exhausted(ground: &Ground) {
         )
     };
     assert_eq!(holders.len(), 3);
-    for rank in 0..3 {
+    for (rank, holder) in holders.iter().enumerate() {
         assert_eq!(of(rank), (rank, 2, 2 * part));
-        assert_eq!(holders[rank].is_open, rank < 2);
+        assert_eq!(holder.is_open, rank < 2);
     }
     // The one that was opened by nobody else goes; the oldest is another consumer's then.
     drop(leases);
