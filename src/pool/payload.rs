@@ -86,7 +86,7 @@ impl<'a> Source<'a> {
     ///
     /// # Safety
     ///
-    /// As for [`device`](Self::device), of each row.
+    /// As for [`device`](Self::device), of each row; the pitch is at least the width.
     #[allow(unsafe_code)]
     pub unsafe fn device_rows(
         address: u64,

@@ -126,6 +126,9 @@ impl Publisher {
     /// As [`publish`](Self::publish).
     pub fn publish_all(&self, payloads: &[Payload<'_>]) -> Result<Vec<Published>, PoolError> {
         let inside = self.shared.enter()?;
+        if payloads.is_empty() {
+            return Ok(Vec::new());
+        }
         let slices = self.reserve(payloads)?;
         let transfers = self.transfers(payloads, &slices);
         match self.shared.copier.copy(self.order, &transfers) {
