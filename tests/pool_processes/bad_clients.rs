@@ -3,6 +3,7 @@
 
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use cuda_vmm::pool::PoolError;
@@ -48,11 +49,23 @@ fn connect(name: &str) -> OwnedFd {
     socket
 }
 
+/// Open descriptors, once the service has closed its copies of what it passed on.
+fn fds_at_rest() -> usize {
+    loop {
+        let fds = open_fds();
+        thread::sleep(Duration::from_millis(50));
+        if open_fds() == fds {
+            return fds;
+        }
+    }
+}
+
 fn many_at_once(side: &Side) {
     let name = name("bad clients");
     let pool = serve(side, &name, 1, 3);
-    let first = attach(side, &name, 0);
     let before = open_fds();
+    let first = attach(side, &name, 0);
+    let each = fds_at_rest() - before;
     let mut sockets = Vec::new();
     for _ in 0..8 {
         let said = [
@@ -99,11 +112,8 @@ fn many_at_once(side: &Side) {
     assert_eq!((counters.reclaimed, counters.absent), (0, 0));
     drop(sockets);
     let third = attach(side, &name, 1);
-    let until = soon(5);
-    // The ends of two consumers each; the sockets of the others are closed on both sides.
-    while open_fds() > before + 4 && Instant::now() < until {
-        std::thread::yield_now();
-    }
+    // Of the others nothing is left.
+    side.fds_are_back(before + 3 * each);
     for consumer in [first, second, third] {
         assert!(consumer.is_connected());
         consumer.close().unwrap();
