@@ -341,12 +341,8 @@ fn exhausted(ground: &Ground) {
     let holders = pool.holders();
     assert_eq!(holders.len(), 3);
     for (rank, holder) in holders.iter().enumerate() {
-<<<<<<< HEAD
         let found = (holder.rank, holder.slices, holder.bytes);
         assert_eq!(found, (rank, 2, 2 * part));
-=======
-        assert_eq!(of(rank), (rank, 2, 2 * part));
->>>>>>> ptests
         assert_eq!(holder.is_open, rank < 2);
     }
     // The one that was opened by nobody else goes; the oldest is another consumer's then.
