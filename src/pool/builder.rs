@@ -42,8 +42,16 @@ pub struct PoolBuilder {
     allow: Box<dyn FnMut(&Peer) -> bool + Send>,
 }
 
+impl Pool {
+    /// Starts describing a pool of this many bytes on the device, for this many consumers. The size is rounded down to
+    /// the recommended granularity of the device's memory: [`size`](Pool::size) tells.
+    pub fn builder(device: &Device, size: usize, consumers: usize) -> PoolBuilder {
+        PoolBuilder::new(device, size, consumers)
+    }
+}
+
 impl PoolBuilder {
-    pub(super) fn new(device: &Device, size: usize, consumers: usize) -> PoolBuilder {
+    fn new(device: &Device, size: usize, consumers: usize) -> PoolBuilder {
         PoolBuilder {
             device: device.clone(),
             size,

@@ -277,6 +277,15 @@ impl Copier {
         failure
     }
 
+    /// Takes every lock that there is, and lets go of it.
+    #[cfg(all(test, not(loom), not(shuttle)))]
+    pub(super) fn go_through_locks(&self) {
+        drop(lock(&self.stream));
+        drop(lock(&self.events));
+        drop(lock(&self.notifiers));
+        drop(lock(&self.unsettled));
+    }
+
     /// Destroys the streams and events. What the driver refuses is tried again by the next call; those of a lost context
     /// go with it.
     pub(super) fn close(&self) -> Result<()> {

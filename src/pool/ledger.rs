@@ -17,10 +17,16 @@
 //! it. `room` is held for one search in the free space. `lanes` is taken first. Recycling takes neither but to free what
 //! it found.
 
+mod attach;
+mod holds;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::entry::{Entry, Scope, Taken};
+pub(super) use holds::Hold;
+
+use super::entry::{Scope, Taken};
+use super::lane::{self, Lane};
 use super::ranks::Ranks;
 use super::retired::Retired;
 use super::room::{Free, Room};
@@ -28,9 +34,6 @@ use super::slots::{Ended, SlotRef, Slots};
 use super::tally::Tally;
 use crate::sync::modelled::atomic::{AtomicU32, Ordering};
 use crate::sync::modelled::{lock, Mutex};
-
-/// The control words of one session: an entry for each slot.
-pub(super) type Lane = Arc<dyn AsRef<[Entry]> + Send + Sync>;
 
 /// How many slots a publisher looks at, at the least.
 const GLANCE: u32 = 8;
@@ -62,18 +65,6 @@ pub(super) struct Ledger {
 /// Why nothing can be reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoRoom(pub(super) Free);
-
-/// A hold, for messages to people.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Hold {
-    pub(super) at: SlotRef,
-    pub(super) rank: usize,
-    /// Nanoseconds since the pool was made.
-    pub(super) since: u64,
-    pub(super) length: u64,
-    pub(super) is_open: bool,
-    pub(super) is_attached: bool,
-}
 
 impl Ledger {
     pub(super) fn new(size: u64, slots: u32, groups: Box<[Range<usize>]>, widest: Scope) -> Ledger {
@@ -154,7 +145,7 @@ impl Ledger {
         for rank in ranks.iter() {
             self.tally.hold(rank);
             if let Some(lane) = &lanes.of[rank] {
-                lane_entry(lane, at.slot).offer(at.generation);
+                lane::entry(lane, at.slot).offer(at.generation);
             }
         }
         self.tally.published(self.consumers - ranks.count());
@@ -192,7 +183,7 @@ impl Ledger {
         let mut freed = 0;
         self.slots.each_holder(slot, |at, rank| {
             let lane = lanes[rank].as_ref();
-            let scope = lane.and_then(|lane| lane_entry(lane, slot).acknowledged(at.generation));
+            let scope = lane.and_then(|lane| lane::entry(lane, slot).acknowledged(at.generation));
             freed += scope.map_or(0, |scope| self.acknowledged(at, rank, scope));
         });
         freed
@@ -227,7 +218,7 @@ impl Ledger {
             return Ended::Before;
         }
         let taken = match &lanes.of[rank] {
-            Some(lane) => lane_entry(lane, at.slot).take(at.generation, why),
+            Some(lane) => lane::entry(lane, at.slot).take(at.generation, why),
             None => true,
         };
         match taken {
@@ -311,115 +302,6 @@ impl Ledger {
         }
     }
 
-    /// A consumer attaches: everything that is held for it is offered through its lane. `false` where the rank is taken.
-    pub(super) fn attach(&self, rank: usize, lane: &Lane) -> bool {
-        let mut lanes = lock(&self.lanes);
-        if lanes.of[rank].is_some() {
-            return false;
-        }
-        for slot in self.slots.used() {
-            self.slots.each_holder(slot, |at, holder| {
-                if holder == rank {
-                    lane_entry(lane, slot).offer(at.generation);
-                }
-            });
-        }
-        lanes.set(rank, Some(lane.clone()));
-        if lanes.gone.contains(rank) {
-            lanes.gone.remove(rank);
-            lanes.returned.insert(rank);
-        }
-        true
-    }
-
-    /// A consumer is gone: what it acknowledged counts, and everything else that it holds is reclaimed.
-    pub(super) fn detach(&self, rank: usize) {
-        self.leave(rank, true);
-    }
-
-    /// A consumer did not get through attaching. Unless it was attached before, everything that it did not open is still
-    /// held for the one that attaches next.
-    pub(super) fn withdraw(&self, rank: usize) {
-        self.leave(rank, false);
-    }
-
-    fn leave(&self, rank: usize, was_attached: bool) {
-        let (lane, keeps) = {
-            let mut lanes = lock(&self.lanes);
-            let Some(lane) = lanes.of[rank].clone() else {
-                return;
-            };
-            lanes.set(rank, None);
-            let keeps = !was_attached && !lanes.returned.contains(rank);
-            lanes.returned.remove(rank);
-            if !keeps {
-                lanes.gone.insert(rank);
-            }
-            (lane, keeps)
-        };
-        let mut reclaimed = Vec::new();
-        for slot in self.slots.used() {
-            self.slots.each_holder(slot, |at, holder| {
-                if holder != rank {
-                    return;
-                }
-                let entry = lane_entry(&lane, slot);
-                match entry.acknowledged(at.generation) {
-                    Some(scope) => drop(self.acknowledged(at, rank, scope)),
-                    // What it did not open it never can.
-                    None if keeps && entry.take(at.generation, Taken::Cancelled) => {}
-                    None => {
-                        self.end_hold(at, rank, || {
-                            reclaimed.push(at);
-                            self.tally.reclaimed();
-                        });
-                    }
-                }
-            });
-        }
-        lock(&self.retired).add(lane, reclaimed);
-    }
-
-    /// Counts acknowledgements that came after their holds had been reclaimed.
-    pub(super) fn count_late(&self) {
-        let late = lock(&self.retired).count_late();
-        self.tally.late(late);
-    }
-
-    pub(super) fn is_attached(&self, rank: usize) -> bool {
-        self.lanes()[rank].is_some()
-    }
-
-    /// Every hold that there is.
-    pub(super) fn each_hold(&self, mut each: impl FnMut(Hold)) {
-        let lanes = self.lanes();
-        for slot in self.slots.used() {
-            let about = self.slots.about(slot);
-            self.slots.each_holder(slot, |at, rank| {
-                let lane = lanes[rank].as_ref();
-                each(Hold {
-                    at,
-                    rank,
-                    since: about.published.load(Ordering::Relaxed),
-                    length: about.length.load(Ordering::Relaxed),
-                    is_open: lane.is_some_and(|lane| lane_entry(lane, slot).is_open(at.generation)),
-                    is_attached: lane.is_some(),
-                });
-            });
-        }
-    }
-
-    /// The hold that has lasted longest.
-    pub(super) fn oldest(&self) -> Option<Hold> {
-        let mut oldest: Option<Hold> = None;
-        self.each_hold(|hold| {
-            if oldest.is_none_or(|oldest| hold.since < oldest.since) {
-                oldest = Some(hold);
-            }
-        });
-        oldest
-    }
-
     fn lanes(&self) -> Arc<[Option<Lane>]> {
         lock(&self.lanes).of.clone()
     }
@@ -436,7 +318,3 @@ impl Lanes {
 /// All consumers are gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoConsumer;
-
-fn lane_entry(lane: &Lane, slot: u32) -> &Entry {
-    &(**lane).as_ref()[slot as usize]
-}

@@ -98,12 +98,14 @@ mod entry;
 mod error;
 mod gate;
 mod greeting;
+mod lane;
 mod layout;
 mod ledger;
 #[cfg(all(test, any(loom, shuttle)))]
 mod model;
 mod payload;
 mod producer;
+mod published;
 mod publisher;
 mod publishing;
 mod ranks;
@@ -114,6 +116,8 @@ mod shared;
 mod slots;
 mod tally;
 mod ticket;
+#[cfg(all(test, not(loom), not(shuttle), feature = "sim"))]
+mod unlocked;
 
 pub use builder::PoolBuilder;
 pub use consumer::{Attach, Consumer, Lease, LeasesOpen, StillReading, Ticket};
@@ -126,7 +130,8 @@ pub use greeting::read_greeting;
 pub use layout::{Layout, LayoutError};
 pub use payload::{Payload, Source};
 pub use producer::{Pool, Unclosed};
-pub use publisher::{Published, Publisher, SliceId};
+pub use published::{Published, SliceId};
+pub use publisher::Publisher;
 pub use publishing::Publishing;
 #[doc(hidden)]
 pub use ticket::{decode_ticket, ticket_check};

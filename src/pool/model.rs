@@ -13,7 +13,8 @@
 use std::sync::Arc;
 
 use super::entry::{Entry, NotOpened, Scope};
-use super::ledger::{Lane, Ledger};
+use super::lane::Lane;
+use super::ledger::Ledger;
 use super::slots::SlotRef;
 
 #[cfg(loom)]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::builder::PoolBuilder;
 use super::counters::Counters;
 use super::error::{Holder, PoolError};
 use super::publisher::Publisher;
@@ -50,12 +49,6 @@ pub struct Unclosed {
 }
 
 impl Pool {
-    /// Starts describing a pool of this many bytes on the device, for this many consumers. The size is rounded down to
-    /// the recommended granularity of the device's memory: [`size`](Self::size) tells.
-    pub fn builder(device: &Device, size: usize, consumers: usize) -> PoolBuilder {
-        PoolBuilder::new(device, size, consumers)
-    }
-
     pub(super) fn new(shared: Arc<Shared>, memory: Reservation, kept: Kept) -> Pool {
         Pool {
             shared,
@@ -63,6 +56,11 @@ impl Pool {
             server: None,
             kept: Some(kept),
         }
+    }
+
+    #[cfg(all(test, not(loom), not(shuttle)))]
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
     }
 
     /// Publishes into the pool. Any number of them can be made and cloned.

@@ -7,13 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::copier::{Order, Transfer};
 use super::error::PoolError;
-use super::ledger::NoConsumer;
 use super::payload::{Payload, Plan};
+use super::published::{publish, Filled, Published, SliceId};
 use super::publishing::Publishing;
 use super::room::rounded;
-use super::shared::{Inside, Shared};
-use super::slots::SlotRef;
-use super::ticket::{self, PoolId, TicketData};
+use super::shared::Shared;
 use crate::sys::CUstream;
 
 /// The shortest and the longest pause between two looks for room.
@@ -28,46 +26,6 @@ pub struct Publisher {
     shared: Arc<Shared>,
     order: Order,
     patience: Option<Duration>,
-}
-
-/// Names one published slice, for [`Publisher::cancel`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SliceId {
-    pool: PoolId,
-    at: SlotRef,
-}
-
-/// A published slice: the ticket to send, and its id.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "consumers open the slice by its ticket; without that the slice is held until it expires or is cancelled"]
-pub struct Published {
-    id: SliceId,
-    ticket: Vec<u8>,
-}
-
-impl Published {
-    /// Names the slice for a cancel.
-    pub fn id(&self) -> SliceId {
-        self.id
-    }
-
-    /// The ticket, for every consumer alike. It travels by any transport.
-    pub fn ticket(&self) -> &[u8] {
-        &self.ticket
-    }
-
-    /// The ticket.
-    pub fn into_ticket(self) -> Vec<u8> {
-        self.ticket
-    }
-}
-
-/// A slice that has room, and the place of each part in it.
-#[derive(Debug)]
-pub(super) struct Filled {
-    pub(super) at: SlotRef,
-    offset: u64,
-    plan: Plan,
 }
 
 impl Publisher {
@@ -133,7 +91,7 @@ impl Publisher {
         let transfers = self.transfers(payloads, &slices);
         match self.shared.copier.copy(self.order, &transfers) {
             Ok(()) => publish(&inside, slices),
-            Err(stopped) => Err(inside.take_apart(slices, *stopped)),
+            Err(stopped) => Err(inside.take_apart(slices.iter().map(|slice| slice.at), *stopped)),
         }
     }
 
@@ -148,7 +106,7 @@ impl Publisher {
         let transfers = self.transfers(payloads, &slices);
         match self.shared.copier.start(self.order, &transfers) {
             Ok(flight) => Ok(Publishing::new(inside, flight, slices)),
-            Err(stopped) => Err(inside.take_apart(slices, *stopped)),
+            Err(stopped) => Err(inside.take_apart(slices.iter().map(|slice| slice.at), *stopped)),
         }
     }
 
@@ -248,58 +206,6 @@ impl Publisher {
             }
         }
         transfers
-    }
-}
-
-/// Publishes slices whose copies are done, all or none.
-pub(super) fn publish(inside: &Inside, slices: Vec<Filled>) -> Result<Vec<Published>, PoolError> {
-    let shared = inside.shared();
-    let now = shared.now();
-    for (index, slice) in slices.iter().enumerate() {
-        let expires = match slice.plan.expires {
-            Some(time) => now.saturating_add(time.as_nanos().try_into().unwrap_or(u64::MAX)),
-            None => 0,
-        };
-        match shared.ledger.publish(slice.at, now, expires) {
-            Ok(true) => shared.wake(),
-            Ok(false) => {}
-            Err(NoConsumer) => {
-                // Nobody is there to hold those that were published before it.
-                let (before, others) = slices.split_at(index);
-                for slice in before {
-                    shared.ledger.cancel(slice.at);
-                }
-                for slice in others {
-                    shared.ledger.abandon(slice.at);
-                }
-                return Err(PoolError::NoConsumer {
-                    consumers: shared.ledger.consumers(),
-                });
-            }
-        }
-    }
-    Ok(slices
-        .into_iter()
-        .map(|slice| published(shared, slice))
-        .collect())
-}
-
-fn published(shared: &Shared, slice: Filled) -> Published {
-    let Filled { at, offset, plan } = slice;
-    let ticket = TicketData {
-        pool: shared.id,
-        slot: at.slot,
-        generation: at.generation,
-        offset,
-        length: plan.length as u64,
-        parts: plan.parts,
-    };
-    Published {
-        id: SliceId {
-            pool: shared.id,
-            at,
-        },
-        ticket: ticket::encode(&ticket, &shared.key),
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::control::Signal;
 use super::copier::Flight;
 use super::error::PoolError;
-use super::publisher::{publish, Filled, Published};
+use super::published::{publish, Filled, Published};
 use super::shared::Inside;
 use crate::driver::Stream;
 

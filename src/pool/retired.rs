@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::ledger::Lane;
+use super::lane::{self, Lane};
 use super::slots::SlotRef;
 
 /// How many lanes are watched. The memory of older ones is let go.
@@ -28,8 +28,9 @@ impl Retired {
         let mut late = 0;
         for (lane, reclaimed) in &mut self.0 {
             reclaimed.retain(|at| {
-                let entry = &(**lane).as_ref()[at.slot as usize];
-                let came = entry.acknowledged(at.generation).is_some();
+                let came = lane::entry(lane, at.slot)
+                    .acknowledged(at.generation)
+                    .is_some();
                 late += u64::from(came);
                 !came
             });

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::control::ControlMemory;
 use super::greeting::{read_hello, Admitted, Answer};
-use super::ledger::Lane;
+use super::lane::Lane;
 use super::shared::Shared;
 use crate::sync::lock;
 use crate::wire::{Parcel, Peer, SessionId, Sessions, WireError};

@@ -8,7 +8,6 @@ use super::error::{Exhausted, Holder, PoolError};
 use super::gate::Gate;
 use super::ledger::{Hold, Ledger, NoRoom};
 use super::payload::Plan;
-use super::publisher::Filled;
 use super::slots::SlotRef;
 use super::ticket::{PoolId, TicketKey};
 use crate::fork;
@@ -145,6 +144,17 @@ impl Shared {
         holders.into_iter().flatten().collect()
     }
 
+    /// Takes every lock that there is, and lets go of it.
+    #[cfg(all(test, not(loom), not(shuttle)))]
+    pub(super) fn go_through_locks(&self) {
+        self.ledger.free();
+        self.ledger.is_attached(0);
+        self.ledger.count_late();
+        self.gate.is_closed();
+        self.copier.go_through_locks();
+        drop(lock(&self.evictions));
+    }
+
     pub(super) fn evict(&self, rank: usize, reason: &str) {
         lock(&self.evictions).push((rank, reason.to_owned()));
         self.wake();
@@ -172,11 +182,14 @@ impl Inside {
     }
 
     /// Gives back the room of slices whose copies failed, or keeps it where the copies may still run.
-    pub(super) fn take_apart(&self, slices: Vec<Filled>, stopped: Stopped) -> PoolError {
-        let places = slices.iter().map(|slice| slice.at);
+    pub(super) fn take_apart(
+        &self,
+        slices: impl Iterator<Item = SlotRef>,
+        stopped: Stopped,
+    ) -> PoolError {
         match stopped.under_way {
-            Some(flight) => self.0.copier.quarantine(flight, places.collect()),
-            None => places.for_each(|at| self.0.ledger.abandon(at)),
+            Some(flight) => self.0.copier.quarantine(flight, slices.collect()),
+            None => slices.for_each(|at| self.0.ledger.abandon(at)),
         }
         PoolError::Memory(stopped.error)
     }

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::lease::wait_for;
+use super::stream::wait_for;
 use super::Attached;
 use crate::device::Device;
 use crate::driver::Calls;
@@ -34,11 +34,11 @@ impl Attached {
     /// writes in stream order; a host function in stream order; waiting here. Where even waiting fails the slice stays
     /// held, and it is tried again with the next acknowledgement, until the session ends.
     pub(super) fn acknowledge(&self, pending: Pending) {
-        let late = std::mem::take(&mut *lock(&self.streams.late));
+        let late = std::mem::take(&mut *lock(&self.late));
         for pending in late.into_iter().chain([pending]) {
             self.entry(pending.slot).close(pending.generation);
             if let Some(still) = self.try_acknowledge(pending) {
-                lock(&self.streams.late).push(still);
+                lock(&self.late).push(still);
             }
         }
     }

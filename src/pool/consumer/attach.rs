@@ -14,6 +14,7 @@ use crate::pool::control::ControlMemory;
 use crate::pool::error::PoolError;
 use crate::pool::greeting::{self, Admitted, Answer, Unreadable};
 use crate::share::SpanImport;
+use crate::sync::Mutex;
 use crate::wire::{Fetch, Name, Parcel, Peer, Session};
 
 /// How to attach to a pool.
@@ -108,6 +109,7 @@ impl Attach {
                 lane,
                 session,
                 span: Some(span),
+                late: Mutex::default(),
                 leases: AtomicUsize::new(0),
                 generation: fork::join(),
             }),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::acknowledge::Pending;
+use super::stream::wait_for;
 use super::Attached;
 use crate::device::Device;
 use crate::fence::Fence;
@@ -329,21 +330,6 @@ fn note(used: &mut Vec<(Device, usize)>, device: &Device, stream: usize) {
     if !used.iter().any(is_it) {
         used.push((device.clone(), stream));
     }
-}
-
-/// Waits for a stream of a device.
-pub(super) fn wait_for(
-    device: &Device,
-    stream: usize,
-    deadline: Option<Instant>,
-) -> crate::Result<()> {
-    let stream = stream as CUstream;
-    device
-        .driver()
-        .with_context(device.raw(), |calls| match deadline {
-            None => calls.stream_synchronize(stream),
-            Some(deadline) => crate::fence::poll(deadline, || calls.stream_is_done(stream)),
-        })
 }
 
 impl fmt::Debug for Lease {

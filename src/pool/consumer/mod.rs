@@ -24,7 +24,9 @@ use crate::driver::Driver;
 use crate::fence::Fence;
 use crate::fork;
 use crate::share::ReadOnlySpan;
+use crate::sync::Mutex;
 use crate::wire::{Name, Session, WireError};
+use acknowledge::Pending;
 use stream::Streams;
 
 /// A process's attachment to a pool, as one of its consumers.
@@ -52,6 +54,8 @@ struct Attached {
     /// None only while this is dropped.
     span: Option<ReadOnlySpan>,
     streams: Streams,
+    /// Acknowledgements that could not be enqueued, and whose work could not be waited for.
+    late: Mutex<Vec<Pending>>,
     /// Leases that were not acknowledged.
     leases: AtomicUsize,
     generation: u32,
@@ -155,6 +159,19 @@ pub struct LeasesOpen {
     pub leases: usize,
     /// The consumer.
     pub consumer: Consumer,
+}
+
+#[cfg(all(test, not(loom), not(shuttle)))]
+impl Consumer {
+    /// Takes every lock that there is, and lets go of it.
+    pub(super) fn locks(&self) -> impl Fn() + Send + 'static {
+        let attached = self.attached.clone();
+        move || {
+            attached.streams.go_through_locks();
+            drop(crate::sync::lock(&attached.late));
+            attached.session.is_open();
+        }
+    }
 }
 
 impl Attached {

@@ -2,13 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Instant;
 
-use super::acknowledge::Pending;
 use crate::device::Device;
 use crate::driver::{Calls, Stream};
 use crate::error::{Error, Result};
 use crate::pool::control::ControlMemory;
 use crate::sync::{lock, Mutex};
+use crate::sys::CUstream;
 
 /// One stream for each device that copies, and what they write to.
 pub(super) struct Streams {
@@ -21,8 +22,6 @@ pub(super) struct Streams {
     no_memory_operations: AtomicBool,
     /// Devices that have work of this consumer, on streams of its own or of the caller's.
     used: Mutex<Vec<Device>>,
-    /// Acknowledgements that could not be enqueued, and whose work could not be waited for.
-    pub(super) late: Mutex<Vec<Pending>>,
 }
 
 impl Streams {
@@ -34,7 +33,6 @@ impl Streams {
             registered: Mutex::default(),
             no_memory_operations: AtomicBool::new(false),
             used: Mutex::default(),
-            late: Mutex::default(),
         }
     }
 
@@ -150,6 +148,14 @@ impl Streams {
         Error::first_of(failures)
     }
 
+    /// Takes every lock that there is, and lets go of it.
+    #[cfg(all(test, not(loom), not(shuttle)))]
+    pub(super) fn go_through_locks(&self) {
+        drop(lock(&self.open));
+        drop(lock(&self.registered));
+        drop(lock(&self.used));
+    }
+
     /// Whether all that is left are streams, which go with their context.
     pub(super) fn is_quiet(&self) -> bool {
         lock(&self.used).is_empty() && lock(&self.registered).is_none()
@@ -167,4 +173,19 @@ fn failure(device: &Device, call: impl FnOnce(&Calls) -> Result<()>) -> Option<E
     // Leaving the context may fail after the call went through: then it must not be made again.
     let failed = went.err().filter(|_| !done);
     failed.filter(|error| !error.is_context_lost() && !error.driver_is_gone())
+}
+
+/// Waits for a stream of a device.
+pub(super) fn wait_for(
+    device: &Device,
+    stream: usize,
+    deadline: Option<Instant>,
+) -> crate::Result<()> {
+    let stream = stream as CUstream;
+    device
+        .driver()
+        .with_context(device.raw(), |calls| match deadline {
+            None => calls.stream_synchronize(stream),
+            Some(deadline) => crate::fence::poll(deadline, || calls.stream_is_done(stream)),
+        })
 }
