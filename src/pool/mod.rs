@@ -97,6 +97,7 @@ mod element;
 mod entry;
 mod error;
 mod gate;
+mod gather;
 mod greeting;
 mod layout;
 mod ledger;

@@ -7,6 +7,7 @@
 
 mod acknowledge;
 mod bad_input;
+mod gather;
 mod ground;
 mod lifecycle;
 mod order;
@@ -31,6 +32,7 @@ const BOTH: &[&[Case]] = &[
     bad_input::CASES,
     slices::CASES,
     acknowledge::CASES,
+    gather::CASES,
 ];
 
 /// For a simulated driver on each side.
@@ -39,6 +41,7 @@ const SIMULATED: &[&[Case]] = &[
     slices::SIMULATED,
     acknowledge::SIMULATED,
     order::SIMULATED,
+    gather::SIMULATED,
 ];
 
 fn main() -> ExitCode {
