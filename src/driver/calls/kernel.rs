@@ -3,8 +3,8 @@
 //! # Safety
 //!
 //! An image and a name are C strings, which the driver reads before it returns. A parameter is read before a launch
-//! returns as well; the caller passes as many bytes as the kernel declares, and addresses in it that the device may reach
-//! until the stream has passed the launch.
+//! returns as well; the caller passes as many bytes as the kernel declares, and addresses in it that the device may
+//! reach until the stream has passed the launch.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_void, CStr};
@@ -24,7 +24,8 @@ pub(crate) struct Module(usize);
 pub(crate) struct Function(usize);
 
 impl Calls {
-    /// Loads source text for the current context's device. The driver compiles it now or at the first use of a function.
+    /// Loads source text for the current context's device. The driver compiles it now or when a function is
+    /// first used.
     pub(crate) fn module_load(&self, image: &CStr) -> Result<Module> {
         let mut module: CUmodule = null_mut();
         driver_call!(
@@ -48,8 +49,8 @@ impl Calls {
         driver_call!(self.cuModuleUnload(module.0 as CUmodule), Attempt::Plain)
     }
 
-    /// Launches a function of one parameter when the stream comes to it: so many blocks of so many threads. The parameter
-    /// has exactly the bytes that the function declares.
+    /// Launches a function of one parameter when the stream comes to it: so many blocks of so many threads. The
+    /// parameter has exactly the bytes that the function declares.
     pub(crate) fn launch(
         &self,
         function: Function,
