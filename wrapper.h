@@ -94,4 +94,10 @@ struct CallTable {
     CALL(cuStreamWaitEvent);
     CALL(cuStreamWriteValue32_v2);
     CALL(cuLaunchHostFunc);
+
+    /* Kernels */
+    CALL(cuModuleLoadData);
+    CALL(cuModuleGetFunction);
+    CALL(cuModuleUnload);
+    CALL(cuLaunchKernel);
 };

@@ -182,6 +182,11 @@ impl Mapping {
         self.quarantined
     }
 
+    /// Whether its memory is mapped: not where it sleeps.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.mapped
+    }
+
     pub(crate) fn end(&self) -> usize {
         self.offset + self.size
     }

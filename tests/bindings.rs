@@ -4,12 +4,12 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use cuda_vmm::sys::{
-    CUdevice_attribute as Attribute, CUevent_wait_flags, CUhostFn, CUmemAccessDesc,
+    CUdevice_attribute as Attribute, CUevent_wait_flags, CUfunction, CUhostFn, CUmemAccessDesc,
     CUmemAccess_flags as Flags, CUmemAllocationCompType,
     CUmemAllocationGranularity_flags as Granularity, CUmemAllocationHandleType as HandleType,
     CUmemAllocationProp, CUmemAllocationType as Type, CUmemFabricHandle,
     CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType as LocationType,
-    CUmemRangeHandleType, CUmemorytype, CUpointer_attribute as Pointer, CUresult,
+    CUmemRangeHandleType, CUmemorytype, CUmodule, CUpointer_attribute as Pointer, CUresult,
     CUstreamWriteValue_flags, CUuuid, Call, CallTable, DriverCalls, CUDA_MEMCPY2D,
 };
 
@@ -56,6 +56,8 @@ fn structs_have_the_layout_of_the_abi() {
     assert_eq!(offset_of!(CUDA_MEMCPY2D, Height), 120);
 
     assert_eq!(size_of::<CUhostFn>(), size_of::<usize>());
+    assert_eq!(size_of::<CUmodule>(), size_of::<usize>());
+    assert_eq!(size_of::<CUfunction>(), size_of::<usize>());
     assert_eq!(size_of::<CUmemFabricHandle>(), 64);
     assert_eq!(size_of::<CUmemGenericAllocationHandle>(), 8);
     assert_eq!(size_of::<CUuuid>(), 16);
@@ -123,6 +125,10 @@ fn what_goes_with_streams_has_the_values_of_the_abi() {
 #[test]
 fn results_have_the_values_of_the_abi() {
     assert_eq!(CUresult::CUDA_SUCCESS.0, 0);
+    assert_eq!(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU.0, 209);
+    assert_eq!(CUresult::CUDA_ERROR_INVALID_PTX.0, 218);
+    assert_eq!(CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND.0, 221);
+    assert_eq!(CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION.0, 222);
     assert_eq!(CUresult::CUDA_ERROR_INVALID_VALUE.0, 1);
     assert_eq!(CUresult::CUDA_ERROR_OUT_OF_MEMORY.0, 2);
     assert_eq!(CUresult::CUDA_ERROR_NOT_INITIALIZED.0, 3);

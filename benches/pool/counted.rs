@@ -27,7 +27,7 @@ impl Counted {
         self.calls.load(Relaxed)
     }
 
-    /// While it is idle, asynchronous copies, waits and events answer SUCCESS and do nothing: what is left
+    /// While it is idle, asynchronous copies, launches, waits and events answer SUCCESS and do nothing: what is left
     /// is the crate's own time, and that of changing the current context.
     pub fn set_idle(&self, idle: bool) {
         self.idle.store(idle, Relaxed);
@@ -39,6 +39,7 @@ const fn is_left_out(call: Call) -> bool {
     matches!(
         call,
         Call::cuMemcpyDtoDAsync_v2
+            | Call::cuLaunchKernel
             | Call::cuStreamSynchronize
             | Call::cuStreamQuery
             | Call::cuEventRecord

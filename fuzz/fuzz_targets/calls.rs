@@ -1,7 +1,7 @@
 //! The simulated driver's raw calls, with any arguments that C could pass.
 //!
-//! It answers, whatever it is asked, and what it refuses it leaves alone. A handle, stream, event or context that does
-//! not exist, which a real driver would die of, is a misuse that it names.
+//! It answers, whatever it is asked, and what it refuses it leaves alone. A handle, stream, event, context, module or
+//! function that does not exist, which a real driver would die of, is a misuse that it names.
 #![no_main]
 
 use std::ffi::c_void;
@@ -116,6 +116,16 @@ enum Op {
     Word(Token, Address, u32, u8),
     HostFunction(Token),
     Wait(Token, Token, u8),
+    Load(bool),
+    Function(Token, bool),
+    Unload(Token),
+    Launch {
+        function: Token,
+        grid: (u8, u8),
+        block: (u16, u8),
+        stream: Token,
+        pieces: [(Address, Address, Number); 2],
+    },
     NewStream(u8),
     EndStream(Token),
     QueryStream(Token),
@@ -127,6 +137,9 @@ enum Op {
     QueryEvent(Token),
     Poison(u8),
 }
+
+/// The one kernel that the simulated driver knows, with the zero at its end.
+const GATHER: &str = concat!(include_str!("../../src/pool/gather.ptx"), "\0");
 
 unsafe extern "C" fn nothing(_: *mut c_void) {}
 
@@ -171,6 +184,8 @@ struct Run {
     streams: Vec<u64>,
     events: Vec<u64>,
     contexts: Vec<u64>,
+    modules: Vec<u64>,
+    functions: Vec<u64>,
     /// What asynchronous copies read and write: it must outlive them.
     host: Vec<u8>,
 }
@@ -200,6 +215,8 @@ impl Run {
             streams: Vec::new(),
             events: Vec::new(),
             contexts: Vec::new(),
+            modules: Vec::new(),
+            functions: Vec::new(),
             host: vec![0; MOVED],
         }
     }
@@ -492,6 +509,53 @@ impl Run {
                 Op::Wait(stream, event, flags) => {
                     let (stream, event) = (self.stream(stream), self.event(event));
                     sim.cuStreamWaitEvent(stream, event, (flags / 100).into())
+                }
+                Op::Load(known) => {
+                    let image = if known { GATHER } else { "no kernel\0" };
+                    let mut module: CUmodule = null_mut();
+                    let code = sim.cuModuleLoadData(&mut module, image.as_ptr().cast());
+                    self.modules.push(module as usize as u64);
+                    code
+                }
+                Op::Function(token, known) => {
+                    let module = pick(&self.modules, token) as usize as CUmodule;
+                    let name = if known { c"cuda_vmm_gather" } else { c"gather" };
+                    let mut function: CUfunction = null_mut();
+                    let code = sim.cuModuleGetFunction(&mut function, module, name.as_ptr());
+                    self.functions.push(function as usize as u64);
+                    code
+                }
+                Op::Unload(token) => {
+                    sim.cuModuleUnload(pick(&self.modules, token) as usize as CUmodule)
+                }
+                Op::Launch {
+                    function,
+                    grid: (blocks, rows),
+                    block: (threads, layers),
+                    stream,
+                    pieces,
+                } => {
+                    let function = pick(&self.functions, function) as usize as CUfunction;
+                    // The kernel's whole parameter.
+                    let mut parameter = [0u64; 480];
+                    for ((to, from, size), words) in pieces.iter().zip(parameter.chunks_mut(3)) {
+                        let size = size.moved() as u64;
+                        words.copy_from_slice(&[self.address(*to), self.address(*from), size]);
+                    }
+                    let mut parameters = [parameter.as_mut_ptr().cast::<c_void>()];
+                    sim.cuLaunchKernel(
+                        function,
+                        blocks.into(),
+                        rows.into(),
+                        1,
+                        threads.into(),
+                        layers.into(),
+                        1,
+                        0,
+                        self.stream(stream),
+                        parameters.as_mut_ptr(),
+                        null_mut(),
+                    )
                 }
                 Op::NewStream(flags) => {
                     let mut stream: CUstream = null_mut();

@@ -7,7 +7,7 @@ use super::RawHandle;
 use crate::bytes::Bytes;
 use crate::code::Code;
 use crate::error::{Attempt, DriverFailure, Error, Result};
-use crate::sys::{CUcontext, CUevent, CUstream, Call};
+use crate::sys::{CUcontext, CUevent, CUfunction, CUmodule, CUstream, Call};
 
 /// A count, a version or a device's number: C has it signed, but it is none below zero.
 pub(super) fn number(call: Call, value: c_int) -> Result<u32> {
@@ -75,6 +75,31 @@ pub(super) fn stream(raw: CUstream) -> Result<CUstream> {
     match raw.is_null() {
         true => Err(Error::disagreement(
             format!("{} gives a stream when it succeeds", Call::cuStreamCreate),
+            "says SUCCESS and gives null".into(),
+        )),
+        false => Ok(raw),
+    }
+}
+
+/// A module is never null.
+pub(super) fn module(raw: CUmodule) -> Result<CUmodule> {
+    match raw.is_null() {
+        true => Err(Error::disagreement(
+            format!("{} gives a module when it succeeds", Call::cuModuleLoadData),
+            "says SUCCESS and gives null".into(),
+        )),
+        false => Ok(raw),
+    }
+}
+
+/// Nor is a function.
+pub(super) fn function(raw: CUfunction) -> Result<CUfunction> {
+    match raw.is_null() {
+        true => Err(Error::disagreement(
+            format!(
+                "{} gives a function when it succeeds",
+                Call::cuModuleGetFunction
+            ),
             "says SUCCESS and gives null".into(),
         )),
         false => Ok(raw),

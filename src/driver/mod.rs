@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError};
 
 #[allow(unused_imports)]
-pub(crate) use calls::{Calls, Event, RawHandle, Stream};
+pub(crate) use calls::{Calls, Event, Function, Module, RawHandle, Stream};
 pub(crate) use contexts::{leave, Context, Contexts, Entered, Unwinding};
 pub(crate) use piece::Piece;
 
@@ -186,6 +186,11 @@ impl Driver {
     #[inline]
     pub(crate) fn is_same(&self, other: &Driver) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Whether addresses and ordinals of the other mean the same here: it is the same driver, or the same library.
+    pub(crate) fn is_alike(&self, other: &Driver) -> bool {
+        self.is_same(other) || (self.path().is_some() && self.path() == other.path())
     }
 
     pub(crate) fn check_device(&self, ordinal: u32) -> Result<()> {

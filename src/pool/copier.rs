@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use super::gather::{pieces, Gather};
 use super::payload::{Kind, Source};
 use super::slots::SlotRef;
 use crate::device::Device;
@@ -58,6 +59,7 @@ pub(super) struct Copier {
     device: Device,
     /// For copies whose sources are ready. Made by the first of them.
     stream: Mutex<Option<Stream>>,
+    gather: Gather,
     /// Events that nothing waits for.
     events: Mutex<Vec<Event>>,
     /// Streams for notifications, one at a time each.
@@ -82,6 +84,7 @@ impl Copier {
         Ok(Copier {
             stream: Mutex::default(),
             device: device.clone(),
+            gather: Gather::default(),
             events: Mutex::default(),
             notifiers: Mutex::default(),
             unsettled: Mutex::default(),
@@ -143,7 +146,7 @@ impl Copier {
         };
         let mut progress = Progress::default();
         let went = self.in_context(|calls| {
-            enqueue(calls, transfers, stream, &mut progress)?;
+            self.enqueue(calls, transfers, stream, &mut progress)?;
             calls.event_record(event, stream)?;
             progress.recorded = true;
             if wait {
@@ -178,6 +181,48 @@ impl Copier {
                 recorded: progress.recorded,
             }),
         }))
+    }
+
+    /// Enqueues copies from the device, the small ones together; those from the host are done when this returns.
+    fn enqueue(
+        &self,
+        calls: &Calls,
+        transfers: &[Transfer<'_>],
+        stream: CUstream,
+        progress: &mut Progress,
+    ) -> Result<()> {
+        let pieces = pieces(transfers, &self.device);
+        let launched = self.gather.launch(calls, &pieces, stream);
+        progress.started = launched > 0;
+        let launched = pieces[..launched].iter().map(|piece| piece.index);
+        let mut launched = launched.peekable();
+        let mut from_host = false;
+        for (index, transfer) in transfers.iter().enumerate() {
+            if launched.next_if_eq(&index).is_some() {
+                continue;
+            }
+            let to = transfer.to;
+            match transfer.source.0 {
+                Kind::Host(bytes) => {
+                    calls.copy_to_device(to, bytes)?;
+                    from_host = true;
+                }
+                Kind::View(view) => calls.enqueue_copy(to, view.address(), view.size(), stream)?,
+                Kind::Device { address, size } => calls.enqueue_copy(to, address, size, stream)?,
+                Kind::Rows {
+                    address,
+                    pitch,
+                    width,
+                    rows,
+                } => calls.enqueue_copy_rows(to, width, address, pitch, width, rows, stream)?,
+            }
+            progress.started = true;
+        }
+        match from_host {
+            // The driver may return before the device has the bytes.
+            true => calls.default_stream_synchronize(),
+            false => Ok(()),
+        }
     }
 
     /// Whether the copies are done.
@@ -284,15 +329,17 @@ impl Copier {
         drop(lock(&self.events));
         drop(lock(&self.notifiers));
         drop(lock(&self.unsettled));
+        self.gather.go_through_locks();
     }
 
-    /// Destroys the streams and events. What the driver refuses is tried again by the next call; those of a lost context
-    /// go with it.
+    /// Destroys the streams and events, and unloads the kernel. What the driver refuses is tried again by the next call;
+    /// what is of a lost context goes with it.
     pub(super) fn close(&self) -> Result<()> {
         let mut events = std::mem::take(&mut *lock(&self.events));
         let mut streams = std::mem::take(&mut *lock(&self.notifiers));
         streams.extend(lock(&self.stream).take());
-        if events.is_empty() && streams.is_empty() {
+        let mut modules = self.gather.take_modules();
+        if events.is_empty() && streams.is_empty() && modules.is_empty() {
             return Ok(());
         }
         let mut failures = Vec::new();
@@ -306,6 +353,7 @@ impl Copier {
             };
             events.retain(|event| refused(calls.event_destroy(*event)));
             streams.retain(|stream| refused(calls.stream_destroy(*stream)));
+            modules.retain(|module| refused(calls.module_unload(*module)));
             Ok(())
         });
         match went {
@@ -314,6 +362,7 @@ impl Copier {
         }
         lock(&self.events).extend(events);
         lock(&self.notifiers).extend(streams);
+        self.gather.keep_modules(modules);
         Error::first_of(failures)
     }
 
@@ -383,36 +432,4 @@ impl Stopped {
 /// Whether the context is lost, or the driver gone: its work is over, and writes no more.
 fn is_lost(error: &Error) -> bool {
     error.is_context_lost() || error.driver_is_gone()
-}
-
-/// Enqueues copies from the device; those from the host are done when this returns.
-fn enqueue(
-    calls: &Calls,
-    transfers: &[Transfer<'_>],
-    stream: CUstream,
-    progress: &mut Progress,
-) -> Result<()> {
-    let mut from_host = false;
-    for transfer in transfers {
-        let to = transfer.to;
-        match transfer.source.0 {
-            Kind::Host(bytes) => {
-                calls.copy_to_device(to, bytes)?;
-                from_host = true;
-            }
-            Kind::Device { address, size } => calls.enqueue_copy(to, address, size, stream)?,
-            Kind::Rows {
-                address,
-                pitch,
-                width,
-                rows,
-            } => calls.enqueue_copy_rows(to, width, address, pitch, width, rows, stream)?,
-        }
-        progress.started = true;
-    }
-    match from_host {
-        // The driver may return before the device has the bytes.
-        true => calls.default_stream_synchronize(),
-        false => Ok(()),
-    }
 }

@@ -70,6 +70,12 @@
 //!
 //! # What runs where
 //!
+//! Where a call of the publisher copies at least four small parts from device memory (32 KiB at most), one kernel launch
+//! makes these copies: enqueued one by one they take the driver longer than the device. The first such call loads the
+//! kernel, which the driver compiles for the device. Where it cannot, the parts are copied one by one. The kernel reads a
+//! [view](Source::view) only where the rights of its mappings let the pool's device read it; any other view is left to a
+//! copy that the driver checks.
+//!
 //! Acknowledgements are words in host memory that both processes share, one for each slice and session, tagged with the
 //! slice's generation. The producer frees slices by reading them as it needs room: no driver call, no thread that polls.
 //! One thread serves attaching consumers, notices connections that end, and takes back what expires; it sleeps
@@ -97,6 +103,7 @@ mod element;
 mod entry;
 mod error;
 mod gate;
+mod gather;
 mod greeting;
 mod lane;
 mod layout;

@@ -16,6 +16,7 @@ pub struct Source<'a>(pub(super) Kind<'a>);
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind<'a> {
     Host(&'a [u8]),
+    View(View<'a>),
     Device {
         address: u64,
         size: usize,
@@ -37,10 +38,7 @@ impl<'a> Source<'a> {
 
     /// Mapped memory that the pool's device can read.
     pub fn view(view: &View<'a>) -> Source<'a> {
-        Source(Kind::Device {
-            address: view.address(),
-            size: view.size(),
-        })
+        Source(Kind::View(*view))
     }
 
     /// Rows of mapped memory: `width` bytes at every multiple of `pitch` bytes, as many as the view holds. They are
@@ -75,8 +73,10 @@ impl<'a> Source<'a> {
     ///
     /// # Safety
     ///
-    /// The range is memory that the pool's device can read, and stays so until the copy is done: until `publish`
-    /// returns, or the [`Publishing`](super::Publishing) is done.
+    /// The range is memory that kernels of the pool's device can read, and stays so until the copy is done: until
+    /// `publish` returns, or the [`Publishing`](super::Publishing) is done. It is not enough that the driver can copy from
+    /// it: of ordinary memory of another device, peer access must be enabled in the primary context of the pool's device
+    /// (`cuCtxEnablePeerAccess`). A kernel that reads anything else loses the context.
     #[allow(unsafe_code)]
     pub unsafe fn device(address: u64, size: usize) -> Source<'static> {
         Source(Kind::Device { address, size })
@@ -106,6 +106,7 @@ impl<'a> Source<'a> {
     fn size(&self) -> Option<usize> {
         match self.0 {
             Kind::Host(bytes) => Some(bytes.len()),
+            Kind::View(view) => Some(view.size()),
             Kind::Device { size, .. } => Some(size),
             Kind::Rows { width, rows, .. } => width.checked_mul(rows),
         }

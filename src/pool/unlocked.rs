@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::{Consumer, Payload, Pool, PoolError, Source};
+use super::{Consumer, Payload, Pool, PoolError, Published, Source};
 use crate::unlocked::{calls_in, run_on_watched, Watched};
 use crate::wire::Name;
 use crate::{Access, AllocationProps, Driver, Error, HandleType, Reservation};
@@ -39,6 +39,10 @@ fn everything(driver: &Driver, watched: &Watched) -> Result<(), PoolError> {
     let first = publisher.publish(&Payload::bytes(Source::view(&view)))?;
     let rows = Source::rows(&view, 1024, 512)?;
     let second = publisher.publish_all(&[Payload::bytes(rows)])?;
+    let small = Payload::bytes(Source::view(&view));
+    let batch = publisher.publish_all(&[small.clone(), small.clone(), small.clone(), small])?;
+    let batch: Vec<_> = batch.iter().map(Published::id).collect();
+    publisher.cancel_all(&batch)?;
     let mut begun = publisher.begin(&[Payload::bytes(Source::host(b"host"))])?;
     begun.descriptor()?;
     begun.wait_until(Instant::now() + Duration::from_secs(9))?;
@@ -80,7 +84,10 @@ fn run(fails_at: i64) -> (Watched, Result<(), Error>) {
 fn no_lock_is_held_over_a_driver_call() {
     let (watched, result) = run(0);
     result.unwrap();
-    let mut made = calls_in(&[include_str!("../driver/calls/stream.rs")]);
+    let mut made = calls_in(&[
+        include_str!("../driver/calls/stream.rs"),
+        include_str!("../driver/calls/kernel.rs"),
+    ]);
     // A pool looks at events where it waits until a time, and reads to the host at once.
     made.remove("MemcpyHtoDAsync_v2");
     made.remove("MemcpyDtoHAsync_v2");

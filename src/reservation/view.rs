@@ -3,7 +3,9 @@
 use std::marker::PhantomData;
 
 use super::Reservation;
+use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::location::Location;
 
 /// Address and length of a mapped range, in bytes.
 ///
@@ -22,7 +24,7 @@ pub struct View<'a> {
     address: u64,
     offset: usize,
     size: usize,
-    reservation: PhantomData<&'a Reservation>,
+    reservation: &'a Reservation,
 }
 
 /// Address and length of a mapped range, in elements of a type.
@@ -44,7 +46,7 @@ impl Reservation {
             address: self.address(offset),
             offset,
             size,
-            reservation: PhantomData,
+            reservation: self,
         })
     }
 }
@@ -58,6 +60,23 @@ impl<'a> View<'a> {
     /// Bytes.
     pub fn size(&self) -> usize {
         self.size
+    }
+
+    /// Whether work of the device can read all of it. The rights that were granted say so; no driver call is made.
+    ///
+    /// Not where the state of a mapping is not certain, nor of another driver's reservation: its ordinals and addresses
+    /// are not those of the device.
+    pub(crate) fn is_readable_by(&self, device: &Device) -> bool {
+        let reservation = self.reservation;
+        let location = Location::Device(device.ordinal());
+        let Ok(mut beneath) = reservation.beneath(self.offset, self.size) else {
+            return false;
+        };
+        reservation.driver.is_alike(device.driver())
+            && beneath.all(|mapping| {
+                let certain = mapping.has_memory() && !mapping.is_quarantined();
+                certain && reservation.rights_of(mapping, location).reads()
+            })
     }
 
     /// The same range, counted in elements.

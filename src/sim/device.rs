@@ -20,6 +20,7 @@ pub struct SimDevice {
     pub(super) recommended: usize,
     pub(super) uuid: Option<[u8; 16]>,
     pub(super) stream_memory_operations: bool,
+    pub(super) jit_compiler: bool,
     attributes: BTreeMap<u32, i32>,
     create_refusals: Vec<Refused>,
     export_refusals: Vec<Refused>,
@@ -48,6 +49,7 @@ impl SimDevice {
             recommended: GRANULE,
             uuid: None,
             stream_memory_operations: true,
+            jit_compiler: true,
             attributes: BTreeMap::new(),
             create_refusals: Vec::new(),
             export_refusals: Vec::new(),
@@ -85,6 +87,13 @@ impl SimDevice {
     /// that say so read 0.
     pub fn stream_memory_operations(mut self, supported: bool) -> Self {
         self.stream_memory_operations = supported;
+        self
+    }
+
+    /// Whether the driver finds its compiler of source text for the device. Where it does not, `cuModuleLoadData` is
+    /// `JIT_COMPILER_NOT_FOUND`.
+    pub fn jit_compiler(mut self, found: bool) -> Self {
+        self.jit_compiler = found;
         self
     }
 

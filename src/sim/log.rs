@@ -9,15 +9,15 @@
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::fmt;
 
 use crate::code::Code;
 use crate::sys::{
-    CUcontext, CUctx_st, CUdevice_attribute, CUevent, CUevent_st, CUhostFn, CUmemAccessDesc,
-    CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
-    CUmemLocation, CUmemRangeHandleType, CUmemorytype, CUpointer_attribute, CUresult, CUstream,
-    CUstream_st, CUuuid, Call, CUDA_MEMCPY2D,
+    CUcontext, CUctx_st, CUdevice_attribute, CUevent, CUevent_st, CUfunc_st, CUfunction, CUhostFn,
+    CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
+    CUmemAllocationProp, CUmemLocation, CUmemRangeHandleType, CUmemorytype, CUmod_st, CUmodule,
+    CUpointer_attribute, CUresult, CUstream, CUstream_st, CUuuid, Call, CUDA_MEMCPY2D,
 };
 
 use super::place::Place;
@@ -92,7 +92,7 @@ pub enum Value {
     Word(u64),
     /// An ordinal, an attribute's number or value.
     Number(i64),
-    /// A context, stream, event or host buffer.
+    /// A context, stream, event, module, function or host buffer.
     Pointer(usize),
     /// A null pointer where one may or must not stand.
     Null,
@@ -117,6 +117,8 @@ pub enum Value {
     Location(CUmemLocation),
     /// A device's UUID.
     Uuid([u8; 16]),
+    /// A name.
+    Text(String),
     /// A copy of rows.
     Rows {
         /// The base address of the target.
@@ -186,6 +188,7 @@ impl fmt::Display for Value {
                 f,
                 "{{{rows} rows of {width}, from {from:#x} by {from_pitch}, to {to:#x} by {to_pitch}}}"
             ),
+            Value::Text(text) => write!(f, "{text:?}"),
             Value::Uuid(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
         }
     }
@@ -234,8 +237,11 @@ plain! {
     CUcontext, value => Value::Pointer(value as usize);
     CUstream, value => Value::Pointer(value as usize);
     CUevent, value => Value::Pointer(value as usize);
+    CUmodule, value => Value::Pointer(value as usize);
+    CUfunction, value => Value::Pointer(value as usize);
     *const c_void, value => Value::Pointer(value as usize);
     *mut c_void, value => Value::Pointer(value as usize);
+    *mut *mut c_void, value => if value.is_null() { Value::Null } else { Value::Pointer(value as usize) };
     *mut c_char, value => if value.is_null() { Value::Null } else { Value::Unread };
     CUuuid, value => Value::Uuid(value.bytes.map(|byte| byte as u8));
     CUmemAllocationProp, value => Value::Properties {
@@ -269,6 +275,17 @@ fn base(kind: CUmemorytype, host: u64, device: u64) -> u64 {
     }
 }
 
+impl Logged for *const c_char {
+    unsafe fn value(self, _succeeded: bool) -> Value {
+        if self.is_null() {
+            return Value::Null;
+        }
+        // SAFETY: not null, and by this trait's contract a name, which ends with a zero.
+        let text = unsafe { CStr::from_ptr(self) };
+        Value::Text(text.to_string_lossy().into_owned())
+    }
+}
+
 macro_rules! behind_pointer {
     ($pointer:tt: $($ty:ty),* $(,)?) => {$(
         impl Logged for *$pointer $ty {
@@ -285,7 +302,7 @@ macro_rules! behind_pointer {
         }
     )*};
 }
-behind_pointer!(mut: c_int, u64, usize, CUuuid, CUmemAllocationProp, *mut CUctx_st, *mut CUstream_st, *mut CUevent_st);
+behind_pointer!(mut: c_int, u64, usize, CUuuid, CUmemAllocationProp, *mut CUctx_st, *mut CUstream_st, *mut CUevent_st, *mut CUmod_st, *mut CUfunc_st);
 behind_pointer!(const: CUmemAllocationProp, CUmemAccessDesc, CUmemLocation, CUDA_MEMCPY2D);
 
 /// The recorded calls.

@@ -33,6 +33,10 @@ pub enum MisuseKind {
     NoSuchStream,
     /// An event that was never created, or is destroyed.
     NoSuchEvent,
+    /// A module that was never loaded, or is unloaded.
+    NoSuchModule,
+    /// A function of no module that is loaded.
+    NoSuchFunction,
     /// A context that is none of the devices' primary contexts.
     NoSuchContext,
     /// Where a copy or a fill begins that reaches over the end of a mapping, while the host has rights to what it
@@ -52,6 +56,8 @@ impl fmt::Display for Misuse {
             MisuseKind::ReleasedTwice => "was released more often than it was taken",
             MisuseKind::NoSuchStream => "is no live stream",
             MisuseKind::NoSuchEvent => "is no live event",
+            MisuseKind::NoSuchModule => "is no loaded module",
+            MisuseKind::NoSuchFunction => "is no function of a loaded module",
             MisuseKind::NoSuchContext => "is no primary context of a device",
             MisuseKind::OverHostSeam => {
                 "begins what reaches from one mapping into the next, where the host has rights"

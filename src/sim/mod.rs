@@ -37,6 +37,9 @@
 //! | every driver call that a function of the host makes is `NOT_PERMITTED` | documented, but not guaranteed |
 //! | a stream that waits for an event of a context that is lost goes on, if its own context is not | not measured |
 //! | words, rows and device pointers are refused as documented; of words also those to addresses that the device may not write | not measured |
+//! | of kernels only the one that `pool` copies with is known, by the name of its entry; any other image is `JIT_COMPILER_NOT_FOUND`, and a launch with `extra` is `NOT_SUPPORTED` | the compiler and the device run any |
+//! | a launch copies piece by piece, and loses its context at the first address that the device may not reach | in no order |
+//! | what was launched runs on when its module is unloaded | not measured |
 //! | an exportable allocation uses a file descriptor, and so does an import from another process: when the process has no more, a create is `OUT_OF_MEMORY` | neither does |
 //! | an exported descriptor reads `/memfd:cuda-vmm-sim:...` in `/proc/self/fd` | `/dev/nvidiactl` |
 //! | a dma-buf descriptor is the memory's own, and imports like an exported one | it is a dma-buf |
@@ -75,10 +78,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::sys::{
-    for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUhostFn,
-    CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
+    for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
+    CUhostFn, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
     CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemRangeHandleType,
-    CUpointer_attribute, CUresult, CUstream, CUuuid, Call, DriverCalls, CUDA_MEMCPY2D,
+    CUmodule, CUpointer_attribute, CUresult, CUstream, CUuuid, Call, DriverCalls, CUDA_MEMCPY2D,
 };
 
 pub use builder::{ConfigError, SimulationBuilder};

@@ -45,6 +45,8 @@ pub struct Snapshot {
     pub streams: usize,
     /// How many events were created and not destroyed.
     pub events: usize,
+    /// How many modules were loaded and not unloaded.
+    pub modules: usize,
 }
 
 /// A reservation.
@@ -128,16 +130,18 @@ pub struct RegisteredState {
 }
 
 impl Snapshot {
-    /// Whether nothing is left: no address, no memory, no context, no stream, no event.
+    /// Whether nothing is left: no address, no memory, no context, no stream, no event, no module.
     pub fn is_empty(&self) -> bool {
         self.holds_no_memory()
             && self.retained_contexts.iter().all(|count| *count == 0)
             && self.context_depth == 0
             && self.streams == 0
             && self.events == 0
+            && self.modules == 0
     }
 
-    /// Whether no address and no memory is left, whatever becomes of contexts, streams and events.
+    /// Whether no address and no memory is left, whatever becomes of contexts, streams, events and
+    /// modules.
     ///
     /// A member that sleeps still has its addresses: whether its memory is gone, the handles tell. A driver retains a
     /// device's context from its first use to its end, so that a snapshot from before differs from one after.
@@ -202,7 +206,8 @@ impl fmt::Display for Snapshot {
             writeln!(f, "context of device {device} retained {count}")?;
         }
         writeln!(f, "current contexts of this thread: {}", self.context_depth)?;
-        write!(f, "streams {}, events {}", self.streams, self.events)
+        let (streams, events, modules) = (self.streams, self.events, self.modules);
+        write!(f, "streams {streams}, events {events}, modules {modules}")
     }
 }
 

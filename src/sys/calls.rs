@@ -7,10 +7,10 @@
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use super::{
-    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUhostFn, CUmemAccessDesc,
-    CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
-    CUmemGenericAllocationHandle, CUmemLocation, CUmemRangeHandleType, CUpointer_attribute,
-    CUresult, CUstream, CUuuid, CallTable, CUDA_MEMCPY2D,
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUhostFn,
+    CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemRangeHandleType,
+    CUmodule, CUpointer_attribute, CUresult, CUstream, CUuuid, CallTable, CUDA_MEMCPY2D,
 };
 
 /// Calls the given macro with the whole list of driver calls: `name(argument: type, ...);` for each.
@@ -97,6 +97,11 @@ macro_rules! for_each_call {
             cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
             cuStreamWriteValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: c_uint);
             cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void);
+
+            cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
+            cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+            cuModuleUnload(module: CUmodule);
+            cuLaunchKernel(function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint, shared: c_uint, stream: CUstream, parameters: *mut *mut c_void, extra: *mut *mut c_void);
         }
     };
 }

@@ -12,6 +12,18 @@ pub struct CUctx_st {
 pub type CUcontext = *mut CUctx_st;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct CUmod_st {
+    _unused: [u8; 0],
+}
+pub type CUmodule = *mut CUmod_st;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct CUfunc_st {
+    _unused: [u8; 0],
+}
+pub type CUfunction = *mut CUfunc_st;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct CUarray_st {
     _unused: [u8; 0],
 }
@@ -1071,10 +1083,40 @@ pub struct CallTable {
             arg3: *mut ::std::os::raw::c_void,
         ) -> cudaError_enum,
     >,
+    pub cuModuleLoadData: ::std::option::Option<
+        unsafe extern "C" fn(
+            arg1: *mut *mut CUmod_st,
+            arg2: *const ::std::os::raw::c_void,
+        ) -> cudaError_enum,
+    >,
+    pub cuModuleGetFunction: ::std::option::Option<
+        unsafe extern "C" fn(
+            arg1: *mut *mut CUfunc_st,
+            arg2: *mut CUmod_st,
+            arg3: *const ::std::os::raw::c_char,
+        ) -> cudaError_enum,
+    >,
+    pub cuModuleUnload:
+        ::std::option::Option<unsafe extern "C" fn(arg1: *mut CUmod_st) -> cudaError_enum>,
+    pub cuLaunchKernel: ::std::option::Option<
+        unsafe extern "C" fn(
+            arg1: *mut CUfunc_st,
+            arg2: ::std::os::raw::c_uint,
+            arg3: ::std::os::raw::c_uint,
+            arg4: ::std::os::raw::c_uint,
+            arg5: ::std::os::raw::c_uint,
+            arg6: ::std::os::raw::c_uint,
+            arg7: ::std::os::raw::c_uint,
+            arg8: ::std::os::raw::c_uint,
+            arg9: *mut CUstream_st,
+            arg10: *mut *mut ::std::os::raw::c_void,
+            arg11: *mut *mut ::std::os::raw::c_void,
+        ) -> cudaError_enum,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of CallTable"][::std::mem::size_of::<CallTable>() - 488usize];
+    ["Size of CallTable"][::std::mem::size_of::<CallTable>() - 520usize];
     ["Alignment of CallTable"][::std::mem::align_of::<CallTable>() - 8usize];
     ["Offset of field: CallTable::cuInit"][::std::mem::offset_of!(CallTable, cuInit) - 0usize];
     ["Offset of field: CallTable::cuDriverGetVersion"]
@@ -1197,4 +1239,12 @@ const _: () = {
         [::std::mem::offset_of!(CallTable, cuStreamWriteValue32_v2) - 472usize];
     ["Offset of field: CallTable::cuLaunchHostFunc"]
         [::std::mem::offset_of!(CallTable, cuLaunchHostFunc) - 480usize];
+    ["Offset of field: CallTable::cuModuleLoadData"]
+        [::std::mem::offset_of!(CallTable, cuModuleLoadData) - 488usize];
+    ["Offset of field: CallTable::cuModuleGetFunction"]
+        [::std::mem::offset_of!(CallTable, cuModuleGetFunction) - 496usize];
+    ["Offset of field: CallTable::cuModuleUnload"]
+        [::std::mem::offset_of!(CallTable, cuModuleUnload) - 504usize];
+    ["Offset of field: CallTable::cuLaunchKernel"]
+        [::std::mem::offset_of!(CallTable, cuLaunchKernel) - 512usize];
 };

@@ -5,11 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{
-    for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUhostFn,
-    CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
+    for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
+    CUhostFn, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
     CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemRangeHandleType,
-    CUpointer_attribute, CUresult, CUstream, CUuuid, Call, CallTable, DriverCalls, LoadError,
-    Tried, CUDA_MEMCPY2D,
+    CUmodule, CUpointer_attribute, CUresult, CUstream, CUuuid, Call, CallTable, DriverCalls,
+    LoadError, Tried, CUDA_MEMCPY2D,
 };
 
 /// Where [`Library::open`] looks, in this order. The driver package installs the first name and a toolkit only the

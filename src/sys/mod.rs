@@ -46,13 +46,14 @@ mod location;
 mod newer;
 
 /// The generated declarations. Their documentation is the header's, which is not ours to copy; their `unsafe` blocks
-/// are bindgen's, which makes a default of a struct by filling it with zeroes.
+/// are bindgen's, which makes a default of a struct by filling it with zeroes. The types of calls are C's.
 #[allow(
     missing_docs,
     non_camel_case_types,
     non_snake_case,
     non_upper_case_globals,
-    clippy::undocumented_unsafe_blocks
+    clippy::undocumented_unsafe_blocks,
+    clippy::type_complexity
 )]
 mod declarations {
     use super::CUmemLocation_st;

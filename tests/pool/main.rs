@@ -10,6 +10,7 @@ mod bad_input;
 mod closing;
 mod expiry;
 mod faults;
+mod gather;
 mod ground;
 mod lifecycle;
 mod order;
@@ -38,6 +39,7 @@ const BOTH: &[&[Case]] = &[
     expiry::CASES,
     closing::CASES,
     threads::CASES,
+    gather::CASES,
 ];
 
 /// For a simulated driver on each side.
@@ -48,6 +50,7 @@ const SIMULATED: &[&[Case]] = &[
     order::SIMULATED,
     closing::SIMULATED,
     faults::SIMULATED,
+    gather::SIMULATED,
 ];
 
 fn main() -> ExitCode {

@@ -7,6 +7,7 @@ mod arbitrary;
 mod config;
 mod contexts;
 mod faults;
+mod kernels;
 mod log;
 mod memory;
 mod misuse;

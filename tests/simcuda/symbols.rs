@@ -136,7 +136,7 @@ fn look_ups_before_cuda_12_have_no_status() {
 fn an_unknown_name_is_not_found() {
     for name in [
         "cuNoSuchCall",
-        "cuLaunchKernel",
+        "cuLaunchCooperativeKernel",
         "cuMemGetInfo_v2",
         "cumemcreate",
         "",

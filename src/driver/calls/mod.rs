@@ -11,6 +11,7 @@
 
 mod device;
 mod host;
+mod kernel;
 mod memory;
 mod sharing;
 mod stream;
@@ -18,6 +19,7 @@ mod work;
 
 use std::sync::Arc;
 
+pub(crate) use kernel::{Function, Module};
 pub(crate) use stream::{Event, Stream};
 
 use super::answers;

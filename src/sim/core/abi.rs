@@ -1,7 +1,8 @@
 //! The arguments of a call, made safe at the door.
 //!
 //! The rest of the core is written without `unsafe`: a pointer becomes an [`Out`], an [`In`] or a [`Raw`] here, each of
-//! which checks for null and knows what may be done with it; a context, stream or event becomes a [`Token`].
+//! which checks for null and knows what may be done with it; a context, stream, event, module or function becomes a
+//! [`Token`].
 //!
 //! # Safety
 //!
@@ -10,14 +11,14 @@
 //! demands more). So a pointer that is not null may be read or written as its type says.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::sync::atomic::{AtomicU32, Ordering}; // Of memory that other processes share.
 
 use crate::sys::{
-    CUcontext, CUctx_st, CUdevice_attribute, CUevent, CUevent_st, CUhostFn, CUmemAccessDesc,
-    CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
-    CUmemLocation, CUmemRangeHandleType, CUpointer_attribute, CUresult, CUstream, CUstream_st,
-    CUuuid, CUDA_MEMCPY2D,
+    CUcontext, CUctx_st, CUdevice_attribute, CUevent, CUevent_st, CUfunc_st, CUfunction, CUhostFn,
+    CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
+    CUmemAllocationProp, CUmemLocation, CUmemRangeHandleType, CUmod_st, CUmodule,
+    CUpointer_attribute, CUresult, CUstream, CUstream_st, CUuuid, CUDA_MEMCPY2D,
 };
 
 use super::{Answer, Refusal};
@@ -141,6 +142,15 @@ impl Raw {
         word.store(value, Ordering::Release);
     }
 
+    /// The text that begins here, without the zero at its end.
+    pub(super) fn text(self) -> Answer<Vec<u8>> {
+        self.wanted()?;
+        // SAFETY: not null, and vouched for as a name, which ends with a zero, or as an image of code: source text ends
+        // with a zero, and the header of any other image has one.
+        let text = unsafe { CStr::from_ptr(self.pointer().cast()) };
+        Ok(text.to_bytes().to_vec())
+    }
+
     pub(super) fn put<T: Copy>(self, value: T) -> Answer {
         self.wanted()?;
         // SAFETY: not null, and vouched for as an output of the type that the call's other arguments name.
@@ -155,7 +165,7 @@ impl Raw {
     }
 }
 
-/// A context, stream or event: a pointer to the caller, a number here. It is never followed.
+/// A context, stream, event, module or function: a pointer to the caller, a number here. It is never followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Token(pub(super) u64);
 
@@ -213,9 +223,12 @@ forms! {
     CUcontext => Token: pointer => Token(pointer as usize as u64);
     CUstream => Token: pointer => Token(pointer as usize as u64);
     CUevent => Token: pointer => Token(pointer as usize as u64);
+    CUmodule => Token: pointer => Token(pointer as usize as u64);
+    CUfunction => Token: pointer => Token(pointer as usize as u64);
     CUhostFn => CUhostFn: function => function;
     *mut c_void => Raw: pointer => Raw(pointer);
     *const c_void => Raw: pointer => Raw(pointer.cast_mut());
+    *const c_char => Raw: pointer => Raw(pointer.cast_mut().cast());
     *mut c_char => Out<c_char>: pointer => Out(pointer);
     *mut c_int => Out<c_int>: pointer => Out(pointer);
     *mut u64 => Out<u64>: pointer => Out(pointer);
@@ -225,6 +238,9 @@ forms! {
     *mut *mut CUctx_st => Out<CUcontext>: pointer => Out(pointer);
     *mut *mut CUstream_st => Out<CUstream>: pointer => Out(pointer);
     *mut *mut CUevent_st => Out<CUevent>: pointer => Out(pointer);
+    *mut *mut CUmod_st => Out<CUmodule>: pointer => Out(pointer);
+    *mut *mut CUfunc_st => Out<CUfunction>: pointer => Out(pointer);
+    *mut *mut c_void => In<*mut c_void>: pointer => In(pointer);
     *const CUmemAllocationProp => In<CUmemAllocationProp>: pointer => In(pointer);
     *const CUmemAccessDesc => In<CUmemAccessDesc>: pointer => In(pointer);
     *const CUDA_MEMCPY2D => In<CUDA_MEMCPY2D>: pointer => In(pointer);

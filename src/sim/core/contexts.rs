@@ -59,6 +59,7 @@ impl State {
         self.clear_streams(device);
         self.clear_ordinary(device);
         self.clear_registered(device);
+        self.clear_modules(device);
     }
 
     pub(super) fn cuCtxPushCurrent_v2(&mut self, context: Token) -> Answer {

@@ -21,6 +21,7 @@ mod copy;
 mod devices;
 mod fabric;
 mod host_function;
+mod kernels;
 mod ledger;
 mod map;
 mod memory;
@@ -43,10 +44,10 @@ use crate::space::Space;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::sys::{
-    for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUhostFn,
-    CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
+    for_each_call, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
+    CUhostFn, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
     CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemRangeHandleType,
-    CUpointer_attribute, CUresult, CUstream, CUuuid, Call, DriverCalls, CUDA_MEMCPY2D,
+    CUmodule, CUpointer_attribute, CUresult, CUstream, CUuuid, Call, DriverCalls, CUDA_MEMCPY2D,
 };
 
 use super::builder::SimulationBuilder;
@@ -57,6 +58,7 @@ use abi::{Checked, Token};
 use allocate::{Handle, Physical};
 use backend::Backend;
 use contexts::Context;
+use kernels::Module;
 use map::Mapping;
 use ordinary::Ordinary;
 use queues::Stream;
@@ -131,6 +133,7 @@ struct State {
     registered: BTreeMap<u64, Registered>,
     streams: BTreeMap<Token, Stream>,
     events: BTreeMap<Token, Event>,
+    modules: BTreeMap<Token, Module>,
     issued_tokens: u64,
     /// The streams that have a host function to call, for the thread that holds the lock to call.
     due: VecDeque<Token>,
@@ -304,6 +307,7 @@ impl State {
             registered: BTreeMap::new(),
             streams: BTreeMap::new(),
             events: BTreeMap::new(),
+            modules: BTreeMap::new(),
             issued_tokens: 0,
             due: VecDeque::new(),
             misuses: Vec::new(),

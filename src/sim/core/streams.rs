@@ -309,7 +309,7 @@ impl State {
         token
     }
 
-    fn new_token(&mut self) -> Token {
+    pub(super) fn new_token(&mut self) -> Token {
         let token = Token(FIRST + STEP * self.issued_tokens);
         self.issued_tokens += 1;
         token

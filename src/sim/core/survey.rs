@@ -25,6 +25,7 @@ impl State {
             context_depth: self.depth(),
             streams: self.created_streams(),
             events: self.events.len(),
+            modules: self.modules.len(),
         }
     }
 

@@ -26,6 +26,8 @@ const TYPES: &[&str] = &[
     "CUcontext",
     "CUstream",
     "CUevent",
+    "CUmodule",
+    "CUfunction",
     "CUuuid",
     "CUmemGenericAllocationHandle",
     "CUmemAllocationProp",
