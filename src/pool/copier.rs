@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::gather::{pieces, Gather};
-use super::payload::{Kind, Source};
+use super::payload::{Kind, Transfer};
 use super::slots::SlotRef;
 use crate::device::Device;
 use crate::driver::{Calls, Event, Stream};
@@ -22,13 +22,6 @@ pub(super) enum Order {
     Ready,
     /// All work enqueued so far on a stream of the caller's.
     Stream(usize),
-}
-
-/// One copy: where to, and from where.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Transfer<'a> {
-    pub(super) to: u64,
-    pub(super) source: Source<'a>,
 }
 
 /// Copies that were enqueued: they are done when the event is passed.

@@ -7,8 +7,7 @@
 
 use std::ffi::CStr;
 
-use super::copier::Transfer;
-use super::payload::Kind;
+use super::payload::{Kind, Transfer};
 use crate::code::Code;
 use crate::device::Device;
 use crate::driver::{Calls, Function, Module};

@@ -230,3 +230,10 @@ impl Plan {
         self.parts[part].range()
     }
 }
+
+/// One copy into the pool: the address, and what goes there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Transfer<'a> {
+    pub(super) to: u64,
+    pub(super) source: Source<'a>,
+}

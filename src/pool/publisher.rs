@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::copier::{Order, Transfer};
+use super::copier::Order;
 use super::error::PoolError;
-use super::payload::{Payload, Plan};
+use super::payload::{Payload, Plan, Transfer};
 use super::published::{publish, Filled, Published, SliceId};
 use super::publishing::Publishing;
 use super::room::rounded;

@@ -8,31 +8,9 @@ use super::super::misuse::MisuseKind;
 use super::super::place::{Place, Rights};
 use super::abi::{Raw, Token};
 use super::queues::Item;
-use super::rows::Rows;
 use super::store::{End, Segment};
+use super::work::{Spot, Work};
 use super::{demand, invalid, Answer, State};
-
-/// Where bytes begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Spot {
-    /// In a buffer of the host.
-    Host(Raw),
-    /// At an address of the device's.
-    Device(u64),
-}
-
-/// What a stream can be given to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Work {
-    /// Bytes from one place to another.
-    Move { to: Spot, from: Spot, size: u64 },
-    /// The same, row by row.
-    Rows(Rows),
-    /// The same byte everywhere.
-    Fill { to: u64, value: u8, size: u64 },
-    /// One word, as a whole.
-    Word { to: u64, value: u32 },
-}
 
 /// Work whose ends were found.
 enum Task {
@@ -41,75 +19,6 @@ enum Task {
     Fill { to: End, value: u8, size: u64 },
     Word { to: End, value: u32 },
     Nothing,
-}
-
-impl Spot {
-    pub(super) fn address(self) -> u64 {
-        match self {
-            Spot::Host(buffer) => buffer.bits() as u64,
-            Spot::Device(address) => address,
-        }
-    }
-
-    /// So many bytes further on, which must be an address.
-    pub(super) fn behind(self, bytes: u64) -> Spot {
-        match self {
-            Spot::Host(buffer) => Spot::Host(buffer.behind(bytes as usize)),
-            Spot::Device(address) => Spot::Device(address + bytes),
-        }
-    }
-
-    fn on_device(self) -> Option<u64> {
-        match self {
-            Spot::Host(_) => None,
-            Spot::Device(address) => Some(address),
-        }
-    }
-}
-
-impl Work {
-    /// The device addresses it touches.
-    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
-        self.ends().map(|(range, _)| range)
-    }
-
-    /// The device addresses it touches, and what it needs to do there.
-    fn ends(&self) -> impl Iterator<Item = (Range<u64>, Rights)> {
-        self.pieces().flat_map(|piece| {
-            let (to, from) = match piece {
-                Work::Move { to, from, .. } => (to.on_device(), from.on_device()),
-                Work::Fill { to, .. } | Work::Word { to, .. } => (Some(to), None),
-                Work::Rows(_) => (None, None),
-            };
-            let size = piece.size();
-            let end = move |start: u64, needed| (start..start.saturating_add(size), needed);
-            let target = to.map(|to| end(to, Rights::ReadWrite));
-            let source = from.map(|from| end(from, Rights::Read));
-            target.into_iter().chain(source)
-        })
-    }
-
-    /// Each row of a copy of rows; anything else is one piece.
-    fn pieces(&self) -> impl Iterator<Item = Work> {
-        let work = *self;
-        let count = match work {
-            Work::Rows(rows) => rows.count,
-            _ => 1,
-        };
-        (0..count).map(move |index| match work {
-            Work::Rows(rows) => rows.row(index),
-            whole => whole,
-        })
-    }
-
-    /// The bytes of one piece.
-    fn size(&self) -> u64 {
-        match *self {
-            Work::Move { size, .. } | Work::Fill { size, .. } => size,
-            Work::Word { .. } => size_of::<u32>() as u64,
-            Work::Rows(_) => 0,
-        }
-    }
 }
 
 /// From the host.

@@ -10,8 +10,8 @@ use crate::sys::{CUdevice_attribute, CUfunction, CUmodule, CUresult, Call};
 
 use super::super::misuse::MisuseKind;
 use super::abi::{In, Out, Raw, Token};
-use super::copy::{Spot, Work};
 use super::queues::Item;
+use super::work::{Spot, Work};
 use super::{demand, refuse, Answer, State};
 
 /// The entry of the kernel that copies pieces.

@@ -34,6 +34,7 @@ mod share;
 mod store;
 mod streams;
 mod survey;
+mod work;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::abi::Token;
-use super::copy::Work;
 use super::host_function::HostFunction;
+use super::work::Work;
 use super::State;
 
 /// A stream and its queue.

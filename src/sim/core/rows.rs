@@ -6,24 +6,8 @@
 use crate::sys::{CUdevice_attribute, CUmemorytype, CUresult, Call, CUDA_MEMCPY2D};
 
 use super::abi::{In, Raw, Token};
-use super::copy::{Spot, Work};
+use super::work::{Rows, Side, Spot, Work};
 use super::{demand, invalid, refuse, Answer, State};
-
-/// Rows of bytes, each of them so far behind the one before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Rows {
-    to: Side,
-    from: Side,
-    width: u64,
-    pub(super) count: u64,
-}
-
-/// One side of the copy: where its first row begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Side {
-    first: Spot,
-    pitch: u64,
-}
 
 /// One side as the caller describes it.
 struct Described {
@@ -33,18 +17,6 @@ struct Described {
     x: u64,
     y: u64,
     pitch: u64,
-}
-
-impl Rows {
-    /// The copy of one row.
-    pub(super) fn row(&self, index: u64) -> Work {
-        let spot = |side: Side| side.first.behind(index * side.pitch);
-        Work::Move {
-            to: spot(self.to),
-            from: spot(self.from),
-            size: self.width,
-        }
-    }
 }
 
 impl State {

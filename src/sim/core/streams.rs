@@ -9,9 +9,9 @@ use crate::sys::{
 
 use super::super::misuse::MisuseKind;
 use super::abi::{Out, Raw, Token};
-use super::copy::Work;
 use super::host_function::HostFunction;
 use super::queues::{Item, Stream};
+use super::work::Work;
 use super::{demand, refuse, Answer, Refusal, State};
 
 const FIRST: u64 = 0xc1_0000_0000;
