@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Completion, Failed, Trial};
 
-use crate::{endings, operations};
+use crate::{endings, of_pools, operations};
 
 /// Fallible, but tried elsewhere, and where.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -92,7 +92,12 @@ pub fn trial() -> Trial {
         let tabled: BTreeSet<String> = operations::all()
             .map(|operation| operation.method)
             .chain(endings::ALL.iter().map(|end| end.method))
-            .chain(ELSEWHERE.iter().map(|(method, _)| *method))
+            .chain(
+                ELSEWHERE
+                    .iter()
+                    .chain(of_pools::ELSEWHERE)
+                    .map(|(method, _)| *method),
+            )
             .map(String::from)
             .collect();
         let missing: Vec<_> = declared.difference(&tabled).collect();

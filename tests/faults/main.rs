@@ -17,6 +17,7 @@ mod ending;
 mod endings;
 mod expect;
 mod leaks;
+mod of_pools;
 mod on_groups;
 mod on_ranges;
 mod on_reservations;
