@@ -14,7 +14,7 @@ const KEY: [u8; 16] = [9; 16];
 
 /// A ticket with this number of parts. Each part is the whole slice of 64 bytes.
 fn ticket(parts: u16) -> Vec<u8> {
-    let mut bytes = [b"CVMT\x01".as_slice(), &POOL, &[0; 16]].concat();
+    let mut bytes = [b"CVMT\x01".as_slice(), &POOL, &[0; 20]].concat();
     bytes.extend(64u64.to_le_bytes());
     bytes.extend(parts.to_le_bytes());
     bytes.resize(bytes.len() + usize::from(parts), 0);
