@@ -1,0 +1,56 @@
+//! Use that is allowed and seldom: forks, streams that never end, clients that stay after a refusal, panics.
+
+use std::thread;
+
+use cuda_vmm::pool::{Consumer, PoolError, Scope};
+
+use crate::closing::in_child;
+use crate::ground::{all_free, counters, fails, held, publish, read, Ground};
+use crate::Case;
+
+pub const SIMULATED: &[Case] = &[
+    ("a forked child ends no hold of the parent's", forked),
+    ("a lease goes to another thread and panics there", panics),
+];
+
+fn forked(ground: &Ground) {
+    let pool = ground.builder(1, 2).group(0..2);
+    let pool = pool.serve(&ground.name).unwrap();
+    let consumers = [0, 1].map(|rank| ground.attach(rank));
+    let publisher = pool.publisher();
+    let one = publish(&publisher, b"forked");
+    let two = publish(&publisher, b"forked");
+    let lease = consumers[0].open(two.ticket()).unwrap();
+    lease.acknowledge_for(Scope::Group).unwrap();
+    let went = in_child(|| {
+        fails(publisher.cancel(one.id()), PoolError::Forked);
+        fails(publisher.cancel_all(&[one.id()]), PoolError::Forked);
+        assert_eq!(pool.recycle(), 0);
+        let _ = (pool.counters(), pool.holders());
+        assert!(!pool.evict(0, "in the child"));
+    });
+    assert!(went, "the child has failed");
+    assert_eq!(held(&pool), [1, 1]);
+    for consumer in &consumers {
+        assert_eq!(read(consumer, one.ticket()), b"forked");
+    }
+    all_free(&pool);
+    assert_eq!((pool.counters().covered, pool.counters().cancelled), (1, 0));
+}
+
+fn panics(ground: &Ground) {
+    let (pool, consumers) = ground.pool(1, 2);
+    let published = publish(&pool.publisher(), b"panics");
+    let lease = consumers[0].open(published.ticket()).unwrap();
+    let ticket = consumers[1].decode(published.ticket()).unwrap();
+    let before = counters(&pool);
+    let died = thread::spawn(move || {
+        let _held = (lease, ticket);
+        std::panic::resume_unwind(Box::new("on purpose"));
+    });
+    assert!(died.join().is_err());
+    assert_eq!(before.acknowledged, 0);
+    all_free(&pool);
+    assert_eq!(pool.counters().acknowledged, 2);
+    assert!(consumers.iter().all(Consumer::is_connected));
+}
