@@ -1,15 +1,21 @@
 //! Use that is allowed and seldom: forks, streams that never end, clients that stay after a refusal, panics.
 
+use std::os::fd::AsRawFd;
 use std::thread;
 
 use cuda_vmm::pool::{Consumer, PoolError, Scope};
 
 use crate::closing::in_child;
-use crate::ground::{all_free, counters, fails, held, publish, read, Ground};
+use crate::ground::{all_free, counters, fails, held, pattern, publish, read, soon, until, Ground};
+use crate::order::{begin, on, readable, source, Held};
 use crate::Case;
 
 pub const SIMULATED: &[Case] = &[
     ("a forked child ends no hold of the parent's", forked),
+    (
+        "a descriptor waits for the copies of its own publish alone",
+        descriptors,
+    ),
     ("a lease goes to another thread and panics there", panics),
 ];
 
@@ -36,6 +42,27 @@ fn forked(ground: &Ground) {
     }
     all_free(&pool);
     assert_eq!((pool.counters().covered, pool.counters().cancelled), (1, 0));
+}
+
+fn descriptors(ground: &Ground) {
+    let (pool, consumers) = ground.pool(1, 1);
+    let memory = source(ground, &pattern(1, 5000));
+    let stuck = Held::fresh(&ground.producer);
+    let mut publishing = begin(&on(pool.publisher(), &stuck), &memory, 1);
+    publishing.descriptor().unwrap();
+    drop(publishing);
+    let runs = Held::fresh(&ground.producer);
+    runs.release();
+    let mut publishing = begin(&on(pool.publisher(), &runs), &memory, 1);
+    let fd = publishing.descriptor().unwrap().as_raw_fd();
+    assert!(publishing.is_done().unwrap());
+    until(|| readable(&fd));
+    let slices = publishing.finish().unwrap();
+    assert!(read(&consumers[0], slices[0].ticket()) == pattern(1, 5000));
+    stuck.release();
+    drop(consumers);
+    pool.close(soon()).unwrap();
+    memory.close().unwrap();
 }
 
 fn panics(ground: &Ground) {
