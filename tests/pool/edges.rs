@@ -2,8 +2,10 @@
 
 use std::os::fd::AsRawFd;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use cuda_vmm::pool::{Consumer, PoolError, Scope};
+use cuda_vmm::wire::Fetch;
 
 use crate::closing::in_child;
 use crate::ground::{all_free, counters, fails, held, pattern, publish, read, soon, until, Ground};
@@ -15,6 +17,10 @@ pub const SIMULATED: &[Case] = &[
     (
         "a descriptor waits for the copies of its own publish alone",
         descriptors,
+    ),
+    (
+        "clients that were refused and stay cost nobody a seat",
+        refused_clients,
     ),
     ("a lease goes to another thread and panics there", panics),
 ];
@@ -63,6 +69,33 @@ fn descriptors(ground: &Ground) {
     drop(consumers);
     pool.close(soon()).unwrap();
     memory.close().unwrap();
+}
+
+/// A hello that asks for this rank.
+fn hello(rank: u32) -> Vec<u8> {
+    let mut bytes = b"CVPH\x01".to_vec();
+    bytes.extend(rank.to_le_bytes());
+    bytes
+}
+
+fn refused_clients(ground: &Ground) {
+    let (pool, consumers) = ground.pool(1, 1);
+    let mut staying = Vec::new();
+    // More than the service has places: a rank that is taken, and one that no consumer has.
+    for rank in (0..200).map(|number| number % 2) {
+        let received = Fetch::new(&ground.name).by(soon()).hello(hello(rank));
+        let (_, session) = received.receive().unwrap().into_session().unwrap();
+        staying.push(session);
+    }
+    drop(consumers);
+    until(|| !pool.counters().consumers[0].is_attached);
+    let next =
+        cuda_vmm::pool::Attach::new(&ground.name, 0).by(Instant::now() + Duration::from_secs(5));
+    let next = next.attach(ground.consumer.device()).unwrap();
+    until(|| staying.iter().all(|session| !session.is_open()));
+    let published = publish(&pool.publisher(), b"served");
+    assert_eq!(read(&next, published.ticket()), b"served");
+    all_free(&pool);
 }
 
 fn panics(ground: &Ground) {
