@@ -30,6 +30,8 @@ pub(super) struct Flight {
     event: Event,
     /// Where the event could not be recorded, only the whole context can say that the copies are done.
     recorded: bool,
+    /// Waits for the event: of no use to others before that is passed.
+    notifier: Option<Stream>,
 }
 
 /// Copies that failed, or could not be waited for.
@@ -104,6 +106,7 @@ impl Copier {
         Ok(Flight {
             event,
             recorded: true,
+            notifier: None,
         })
     }
 
@@ -172,6 +175,7 @@ impl Copier {
             under_way: Some(Flight {
                 event,
                 recorded: progress.recorded,
+                notifier: None,
             }),
         }))
     }
@@ -232,36 +236,30 @@ impl Copier {
         })
     }
 
-    /// Copies that are done need their event no longer.
+    /// Copies that are done need their event and their notifier no longer.
     pub(super) fn finish(&self, flight: Flight) {
         self.put_back(flight.event);
+        lock(&self.notifiers).extend(flight.notifier);
     }
 
     /// Calls a host function when the copies are done.
     pub(super) fn notify(
         &self,
-        flight: &Flight,
+        flight: &mut Flight,
         notify: impl FnOnce(&Calls, Stream) -> Result<()>,
-    ) -> Result<Stream> {
-        let spare = lock(&self.notifiers).pop();
-        let mut stream = spare;
-        let went = self.in_context(|calls| {
-            let own = match stream {
-                Some(own) => own,
-                None => *stream.insert(calls.stream_create()?),
-            };
-            calls.stream_wait_event(own.raw(), flight.event)?;
-            notify(calls, own)?;
-            Ok(own)
-        });
-        if let (Err(_), Some(stream)) = (&went, stream) {
-            self.done_notifying(stream);
+    ) -> Result<()> {
+        let (event, notifier) = (flight.event, &mut flight.notifier);
+        if notifier.is_none() {
+            *notifier = lock(&self.notifiers).pop();
         }
-        went
-    }
-
-    pub(super) fn done_notifying(&self, stream: Stream) {
-        lock(&self.notifiers).push(stream);
+        self.in_context(|calls| {
+            let own = match *notifier {
+                Some(own) => own,
+                None => *notifier.insert(calls.stream_create()?),
+            };
+            calls.stream_wait_event(own.raw(), event)?;
+            notify(calls, own)
+        })
     }
 
     /// Keeps slices that copies may still write to, until that can be ruled out.
@@ -396,7 +394,7 @@ impl Copier {
             // many serves notifications.
             let mut own = lock(&self.stream);
             if own.is_some() {
-                self.done_notifying(stream);
+                lock(&self.notifiers).push(stream);
             }
             own.get_or_insert(stream);
         }

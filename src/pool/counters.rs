@@ -80,7 +80,7 @@ impl Counters {
 
     pub(super) fn of(shared: &Shared) -> Counters {
         let ledger = &shared.ledger;
-        ledger.recycle();
+        shared.recycle();
         ledger.count_late();
         let free = ledger.free();
         let mut consumers: Vec<ConsumerCounters> = (0..ledger.consumers())

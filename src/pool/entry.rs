@@ -115,6 +115,11 @@ impl Entry {
             .store(claim(generation, UNOPENED), Ordering::Release);
     }
 
+    /// Whether this generation was offered through this entry.
+    pub(super) fn is_offered(&self, generation: u64) -> bool {
+        self.claim.load(Ordering::Relaxed) >> STATE_BITS == generation
+    }
+
     /// Takes the slice back, unless the consumer opened or dropped the ticket first.
     pub(super) fn take(&self, generation: u64, why: Taken) -> bool {
         self.move_on(generation, UNOPENED, why.state()).is_ok()

@@ -392,3 +392,23 @@ fn closing_waits_for_those_inside_and_lets_nobody_in() {
         pool.is_empty();
     });
 }
+
+/// A consumer that did not get through attaching leaves, while a slice is published: that is held for the next one.
+#[test]
+fn what_is_published_while_a_consumer_withdraws_waits_for_the_next_one() {
+    check(|| {
+        let scene = Arc::new(Scene::new(1, 1));
+        let leaving = spawn(&scene, |scene| scene.ledger.withdraw(0));
+        let first = scene.publish(0).unwrap();
+        leaving.join().unwrap();
+        let next = lane();
+        assert!(scene.ledger.attach(0, &next));
+        let entry = &(*next).as_ref()[0];
+        assert_eq!(entry.open(first.generation), Ok(()));
+        entry.close(first.generation);
+        entry.finish(first.generation, Scope::Own);
+        scene.is_empty();
+        let counts = scene.ledger.tally.counts();
+        assert_eq!((counts.acknowledged, counts.reclaimed), (1, 0));
+    });
+}

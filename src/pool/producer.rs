@@ -96,7 +96,7 @@ impl Pool {
     /// Frees every slice that all its consumers have acknowledged; how many that were. Reads host memory only: no driver
     /// call, no wait. Publishers do this by themselves as they need room.
     pub fn recycle(&self) -> usize {
-        self.shared.ledger.recycle()
+        self.shared.recycle()
     }
 
     /// What is counted, and who holds what. Recycles first, and stops nobody.
@@ -115,8 +115,9 @@ impl Pool {
     ///
     /// What the consumer still reads may be overwritten: it is told by its next call, and not before.
     pub fn evict(&self, rank: usize, reason: &str) -> bool {
-        let attached =
-            rank < self.shared.ledger.consumers() && self.shared.ledger.is_attached(rank);
+        let attached = !self.shared.is_foreign()
+            && rank < self.shared.ledger.consumers()
+            && self.shared.ledger.is_attached(rank);
         if attached {
             self.shared.evict(rank, reason);
         }

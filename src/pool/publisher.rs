@@ -115,8 +115,12 @@ impl Publisher {
     ///
     /// # Errors
     ///
-    /// [`PoolError::UnknownSlice`] for an id of another pool.
+    /// [`PoolError::UnknownSlice`] for an id of another pool; [`PoolError::Forked`].
     pub fn cancel(&self, id: SliceId) -> Result<usize, PoolError> {
+        // A forked child shares the control words with its parent, and not what the parent makes of them.
+        if self.shared.is_foreign() {
+            return Err(PoolError::Forked);
+        }
         if id.pool != self.shared.id || !self.shared.ledger.knows(id.at) {
             return Err(PoolError::UnknownSlice {
                 slot: id.at.slot,
@@ -126,11 +130,11 @@ impl Publisher {
         Ok(self.shared.ledger.cancel(id.at))
     }
 
-    /// [Cancels](Self::cancel) several slices; how many consumers still have one of them open.
+    /// [Cancels](Self::cancel) several slices; how many holds are left, with each consumer counted once for each slice.
     ///
     /// # Errors
     ///
-    /// [`PoolError::UnknownSlice`]: then none of them was cancelled.
+    /// [`PoolError::UnknownSlice`], [`PoolError::Forked`]: then none of them was cancelled.
     pub fn cancel_all(&self, ids: &[SliceId]) -> Result<usize, PoolError> {
         let known = |id: &&SliceId| id.pool == self.shared.id && self.shared.ledger.knows(id.at);
         if let Some(id) = ids.iter().find(|id| !known(id)) {

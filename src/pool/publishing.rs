@@ -12,7 +12,6 @@ use super::copier::Flight;
 use super::error::PoolError;
 use super::published::{publish, Filled, Published};
 use super::shared::Inside;
-use crate::driver::Stream;
 
 /// Slices that are being published: their copies were enqueued and may still run.
 ///
@@ -24,7 +23,7 @@ pub struct Publishing<'a> {
     /// None once it was finished.
     flight: Option<Flight>,
     slices: Vec<Filled>,
-    signal: Option<(Arc<Signal>, Stream)>,
+    signal: Option<Arc<Signal>>,
     sources: PhantomData<&'a [u8]>,
 }
 
@@ -83,19 +82,18 @@ impl<'a> Publishing<'a> {
             Some(signal) => signal,
             None => self.notified()?,
         };
-        let (signal, _) = self.signal.insert(signal);
-        Ok(signal.fd())
+        Ok(self.signal.insert(signal).fd())
     }
 
-    fn notified(&self) -> Result<(Arc<Signal>, Stream), PoolError> {
+    fn notified(&mut self) -> Result<Arc<Signal>, PoolError> {
         let signal = Arc::new(Signal::new().map_err(PoolError::ControlMemory)?);
-        let copier = &self.inside.shared().copier;
-        let Some(flight) = &self.flight else {
+        let Some(flight) = &mut self.flight else {
             return Err(PoolError::Closing);
         };
         let passed = Arc::into_raw(signal.clone());
         let mut taken = false;
-        let stream = copier.notify(flight, |calls, stream| {
+        let copier = &self.inside.shared().copier;
+        let went = copier.notify(flight, |calls, stream| {
             calls.launch_host_function(stream.raw(), raise, passed.cast_mut().cast())?;
             taken = true;
             Ok(())
@@ -103,7 +101,8 @@ impl<'a> Publishing<'a> {
         if !taken {
             reclaim(passed.cast());
         }
-        Ok((signal, stream?))
+        went?;
+        Ok(signal)
     }
 
     /// Waits for the copies and publishes the slices.
@@ -129,9 +128,6 @@ impl<'a> Publishing<'a> {
 impl Drop for Publishing<'_> {
     fn drop(&mut self) {
         let copier = &self.inside.shared().copier;
-        if let Some((_, stream)) = self.signal.take() {
-            copier.done_notifying(stream);
-        }
         if let Some(flight) = self.flight.take() {
             let slices = std::mem::take(&mut self.slices);
             copier.quarantine(flight, slices.iter().map(|slice| slice.at).collect());

@@ -20,6 +20,8 @@ pub(super) struct Consumers {
     fds: Vec<OwnedFd>,
     /// The consumer of each session; none of one that was refused.
     seats: HashMap<SessionId, Option<Seat>>,
+    /// Of clients that were refused, accepted that, and stay.
+    idle: Vec<SessionId>,
     next: u64,
 }
 
@@ -36,6 +38,7 @@ impl Consumers {
             span,
             fds,
             seats: HashMap::new(),
+            idle: Vec::new(),
             next: 0,
         }
     }
@@ -100,8 +103,10 @@ impl Sessions for Consumers {
     }
 
     fn established(&mut self, session: SessionId) {
-        if let Some(Some(seat)) = self.seats.get_mut(&session) {
-            seat.is_attached = true;
+        match self.seats.get_mut(&session) {
+            Some(Some(seat)) => seat.is_attached = true,
+            // It has its answer: it takes the place of another client no longer.
+            _ => self.idle.push(session),
         }
     }
 
@@ -117,6 +122,8 @@ impl Sessions for Consumers {
     }
 
     fn tick(&mut self, now: Instant, end: &mut Vec<(SessionId, String)>) -> Option<Instant> {
+        let refused = |session| (session, "the consumer was refused".to_owned());
+        end.extend(self.idle.drain(..).map(refused));
         let evictions = std::mem::take(&mut *lock(&self.shared.evictions));
         for (rank, reason) in evictions {
             let of_rank = |(session, seat): (&SessionId, &Option<Seat>)| {

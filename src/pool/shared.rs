@@ -70,6 +70,15 @@ impl Shared {
         self.generation != fork::current()
     }
 
+    /// Ends every hold whose consumer has acknowledged; how many slices that freed. A forked child ends none: it shares
+    /// the control words with its parent, which would take no notice.
+    pub(super) fn recycle(&self) -> usize {
+        match self.is_foreign() {
+            true => 0,
+            false => self.ledger.recycle(),
+        }
+    }
+
     /// Nanoseconds since the pool was made, at least 1.
     pub(super) fn now(&self) -> u64 {
         self.nanoseconds(Instant::now())

@@ -262,7 +262,7 @@ fn contexts(ground: &Ground) {
 }
 
 /// Runs the closure in a forked child; whether it went through.
-fn in_child(run: impl FnOnce()) -> bool {
+pub fn in_child(run: impl FnOnce()) -> bool {
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {

@@ -8,6 +8,7 @@
 mod acknowledge;
 mod bad_input;
 mod closing;
+mod edges;
 mod expiry;
 mod faults;
 mod gather;
@@ -51,6 +52,7 @@ const SIMULATED: &[&[Case]] = &[
     closing::SIMULATED,
     faults::SIMULATED,
     gather::SIMULATED,
+    edges::SIMULATED,
 ];
 
 fn main() -> ExitCode {

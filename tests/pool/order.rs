@@ -86,7 +86,7 @@ fn last_stream(side: &Side) -> CUstream {
 }
 
 /// A stream that is held until it is released or this is dropped.
-struct Held<'a> {
+pub struct Held<'a> {
     side: &'a Side,
     stream: usize,
     created: bool,
@@ -104,7 +104,7 @@ impl<'a> Held<'a> {
     }
 
     /// A stream of the test's own.
-    fn fresh(side: &'a Side) -> Held<'a> {
+    pub fn fresh(side: &'a Side) -> Held<'a> {
         let _current = side.device().make_current().unwrap();
         let mut stream = null_mut();
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING.0;
@@ -119,7 +119,7 @@ impl<'a> Held<'a> {
     }
 
     /// The default stream of the first device, which runs.
-    fn default(side: &'a Side) -> Held<'a> {
+    pub fn default(side: &'a Side) -> Held<'a> {
         Held {
             side,
             stream: 0,
@@ -131,12 +131,12 @@ impl<'a> Held<'a> {
         self.stream as CUstream
     }
 
-    fn hold(&self) {
+    pub fn hold(&self) {
         let _current = self.side.device().make_current().unwrap();
         assert!(self.side.sim().hold_stream(self.raw()));
     }
 
-    fn release(&self) {
+    pub fn release(&self) {
         let _current = self.side.device().make_current().unwrap();
         assert!(self.side.sim().release_stream(self.raw()));
     }
@@ -155,18 +155,18 @@ impl Drop for Held<'_> {
 }
 
 /// Device memory with these bytes.
-fn source(ground: &Ground, bytes: &[u8]) -> Reservation {
+pub fn source(ground: &Ground, bytes: &[u8]) -> Reservation {
     let mut memory = ground.producer.memory(ground.g);
     memory.write(0, bytes).unwrap();
     memory
 }
 
-fn on(publisher: Publisher, held: &Held<'_>) -> Publisher {
+pub fn on(publisher: Publisher, held: &Held<'_>) -> Publisher {
     unsafe { publisher.on_stream(held.raw()) }
 }
 
 /// Nothing happens for a while.
-fn nothing_happens(mut state: impl FnMut() -> bool) {
+pub fn nothing_happens(mut state: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_millis(20);
     while Instant::now() < end {
         assert!(state(), "it happened too early");
@@ -219,7 +219,7 @@ fn ticket_after_the_copy(ground: &Ground) {
 }
 
 /// A publish whose copy is held.
-fn begin<'a>(publisher: &Publisher, memory: &'a Reservation, count: usize) -> Publishing<'a> {
+pub fn begin<'a>(publisher: &Publisher, memory: &'a Reservation, count: usize) -> Publishing<'a> {
     let payload = Payload::bytes(Source::view(&memory.view(0, 5000).unwrap()));
     publisher.begin(&vec![payload; count]).unwrap()
 }
@@ -272,7 +272,7 @@ fn begun(ground: &Ground) {
     memory.close().unwrap();
 }
 
-fn readable(fd: &impl AsRawFd) -> bool {
+pub fn readable(fd: &impl AsRawFd) -> bool {
     let mut watched = libc::pollfd {
         fd: fd.as_raw_fd(),
         events: libc::POLLIN,

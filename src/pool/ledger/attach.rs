@@ -61,8 +61,10 @@ impl Ledger {
                 let entry = lane::entry(&lane, slot);
                 match entry.acknowledged(at.generation) {
                     Some(scope) => drop(self.acknowledged(at, rank, scope)),
-                    // What it did not open it never can.
-                    None if keeps && entry.take(at.generation, Taken::Cancelled) => {}
+                    // Published since the lane went, or not opened, which it never can be now.
+                    None if keeps
+                        && (!entry.is_offered(at.generation)
+                            || entry.take(at.generation, Taken::Cancelled)) => {}
                     None => {
                         self.end_hold(at, rank, || {
                             reclaimed.push(at);
