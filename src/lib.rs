@@ -52,7 +52,7 @@
 //! | what to wait for before memory goes | [`Fence`], [`Closing`] |
 //! | memory that goes while nobody needs it, and comes back at the same addresses | [`suspend`] |
 //! | memory of other processes, or for them; whole spans; memory that other code mapped | [`share`], [`HandleType`] |
-//! | features in slices of device memory, from one process to others that acknowledge | [`pool`] |
+//! | tensors that one process publishes to consumers in other processes | [`pool`] |
 //! | errors | [`Error`], [`Code`], [`CloseError`], [`StillHeld`], [`ReleaseError`] |
 //! | parcels of bytes and descriptors between processes, memory or not | [`wire`] |
 //! | what `Drop` could not undo | [`set_leak_hook`], [`Leak`] |

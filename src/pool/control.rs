@@ -11,6 +11,7 @@ use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::entry::Entry;
 
@@ -23,6 +24,7 @@ pub(super) struct ControlMemory {
     address: usize,
     size: usize,
     entries: usize,
+    is_kept: AtomicBool,
 }
 
 /// Why control memory that came from another process cannot be used.
@@ -90,7 +92,13 @@ impl ControlMemory {
             address: at as usize,
             size,
             entries,
+            is_kept: AtomicBool::new(false),
         })
+    }
+
+    /// Leaves the words mapped for good: a driver may still write to them.
+    pub(super) fn keep_mapped(&self) {
+        self.is_kept.store(true, Ordering::Relaxed);
     }
 
     /// First address, for the driver.
@@ -114,6 +122,9 @@ impl AsRef<[Entry]> for ControlMemory {
 
 impl Drop for ControlMemory {
     fn drop(&mut self) {
+        if *self.is_kept.get_mut() {
+            return;
+        }
         // SAFETY: mapped by `map`, and no reference into it is left.
         unsafe { libc::munmap(self.address(), self.size) };
     }

@@ -13,6 +13,8 @@
 //!    │ │
 //!    │ └── decline (a ticket that is dropped) ──▶ CLOSED
 //!    └──── take (the producer) ──▶ EXPIRED, CANCELLED or COVERED
+//!
+//! OPEN ──── revoke (the producer, of a consumer that it evicts) ──▶ EVICTED
 //! ```
 //!
 //! Only one of `open`, `decline` and `take` succeeds, so a slice is never read after the producer took it back. The
@@ -32,7 +34,7 @@ pub enum Scope {
     All,
 }
 
-/// Why the producer took a slice back from a consumer that had not opened its ticket.
+/// The reason for [`PoolError::TakenBack`](super::PoolError::TakenBack).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Taken {
@@ -42,6 +44,8 @@ pub enum Taken {
     Cancelled,
     /// Another consumer acknowledged for this one.
     Covered,
+    /// The producer evicted the consumer, which had the ticket open.
+    Evicted,
 }
 
 /// What a claim says of a ticket that cannot be opened.
@@ -67,6 +71,7 @@ const CLOSED: u64 = 2;
 const EXPIRED: u64 = 3;
 const CANCELLED: u64 = 4;
 const COVERED: u64 = 5;
+const EVICTED: u64 = 6;
 
 const SCOPE_BITS: u32 = 2;
 
@@ -80,6 +85,7 @@ impl Taken {
             Taken::Expired => EXPIRED,
             Taken::Cancelled => CANCELLED,
             Taken::Covered => COVERED,
+            Taken::Evicted => EVICTED,
         }
     }
 }
@@ -125,6 +131,11 @@ impl Entry {
         self.move_on(generation, UNOPENED, why.state()).is_ok()
     }
 
+    /// Takes a slice back that the consumer has open. What it reads from here on may be overwritten.
+    pub(super) fn revoke(&self, generation: u64) {
+        let _ = self.move_on(generation, OPEN, EVICTED);
+    }
+
     /// Whether the consumer is done with this generation, and for whom it says so.
     pub(super) fn acknowledged(&self, generation: u64) -> Option<Scope> {
         let done = self.done.load(Ordering::Acquire);
@@ -135,7 +146,7 @@ impl Entry {
 
     /// Whether the consumer has this generation open.
     pub(super) fn is_open(&self, generation: u64) -> bool {
-        self.claim.load(Ordering::Relaxed) == claim(generation, OPEN)
+        self.claim.load(Ordering::Acquire) == claim(generation, OPEN)
     }
 }
 
@@ -152,6 +163,7 @@ impl Entry {
                 (_, EXPIRED) => NotOpened::Taken(Taken::Expired),
                 (_, CANCELLED) => NotOpened::Taken(Taken::Cancelled),
                 (_, COVERED) => NotOpened::Taken(Taken::Covered),
+                (_, EVICTED) => NotOpened::Taken(Taken::Evicted),
                 _ => NotOpened::Closed,
             })
     }
@@ -242,6 +254,18 @@ mod tests {
         entry.finish(6, Scope::Own);
         entry.offer(6 + (1 << 30));
         assert_eq!(entry.acknowledged(6 + (1 << 30)), None);
+    }
+
+    #[test]
+    fn an_open_slice_can_be_revoked_alone() {
+        let entry = offered(5);
+        entry.revoke(5);
+        assert_eq!(entry.open(5), Ok(()));
+        entry.revoke(4);
+        assert!(entry.is_open(5));
+        entry.revoke(5);
+        assert!(!entry.is_open(5));
+        assert_eq!(entry.open(5), Err(NotOpened::Taken(Taken::Evicted)));
     }
 
     #[test]

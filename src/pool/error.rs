@@ -9,7 +9,10 @@ use super::ticket::TicketError;
 use crate::bytes::Bytes;
 use crate::wire::WireError;
 
-/// Why an operation of a pool failed. Nothing changed, unless the variant says so.
+/// Why an operation of a pool failed.
+///
+/// A failed operation changes nothing, with one exception: a method of [`Lease`](super::Lease) that takes the lease by
+/// value acknowledges the slice when it fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
@@ -54,6 +57,9 @@ pub enum PoolError {
         rank: usize,
     },
 
+    /// The shape of a layout is invalid.
+    #[error(transparent)]
+    Shape(#[from] LayoutError),
     /// Nothing is to be published: no part, or a part of zero bytes.
     #[error("part {part} has no bytes: publish parts of at least 1 byte")]
     Empty {
@@ -114,10 +120,10 @@ pub enum PoolError {
         consumers: usize,
     },
     /// The pool is closing or closed.
-    #[error("the pool is closing: no further publish is accepted")]
+    #[error("the pool is closing: it accepts no publish and no consumer")]
     Closing,
     /// The id was not made by this pool.
-    #[error("slice {slot} generation {generation} was never published by this pool")]
+    #[error("slice {slot} generation {generation} is not a slice of this pool: use the id with the pool that published it")]
     UnknownSlice {
         /// The slot in the id.
         slot: u32,
@@ -163,7 +169,7 @@ pub enum PoolError {
     },
 
     /// The bytes are not a ticket of this pool.
-    #[error("{0}")]
+    #[error(transparent)]
     Ticket(#[from] TicketError),
     /// The slice was reused: the ticket's generation is over.
     #[error("the ticket is of generation {generation} of slice {slot}, which is at {current}: the slice was reused")]
@@ -176,7 +182,7 @@ pub enum PoolError {
         current: u64,
     },
     /// The ticket was not published to this consumer: it attached after the slice was given back for its rank.
-    #[error("the ticket of slice {slot} generation {generation} is not for this session: it was published before the consumer attached, and given back since")]
+    #[error("slice {slot} generation {generation} is not held for this consumer: it was taken back when an earlier consumer with this rank ended")]
     NotPublished {
         /// The slot.
         slot: u32,
@@ -190,13 +196,13 @@ pub enum PoolError {
         slot: u32,
     },
     /// This consumer has acknowledged the slice.
-    #[error("this consumer already released slice {slot}")]
+    #[error("this consumer has acknowledged slice {slot}: a failed copy, a dropped ticket and a dropped lease do that too")]
     AlreadyAcknowledged {
         /// The slot.
         slot: u32,
     },
-    /// The producer took the slice back before the ticket was opened.
-    #[error("slice {slot} was taken back before it was opened: {}", taken_text(*why))]
+    /// The producer took the slice back: before the ticket was opened, or from a consumer that it evicted.
+    #[error("slice {slot} was taken back: {}", taken_text(*why))]
     TakenBack {
         /// The slot.
         slot: u32,
@@ -220,7 +226,7 @@ pub enum PoolError {
         count: usize,
     },
     /// The target of a copy has another size than the part.
-    #[error("part {part} has {}, and the target has {}", Bytes(*size), Bytes(*target))]
+    #[error("part {part} has {}, and the target has {}: pass a target of the same size; the slice was acknowledged", Bytes(*size), Bytes(*target))]
     TargetSize {
         /// The part.
         part: usize,
@@ -231,7 +237,7 @@ pub enum PoolError {
     },
 
     /// The producer process is gone. Open leases stay readable.
-    #[error("the producer is gone: open leases stay readable, nothing else works")]
+    #[error("the producer is gone: open leases stay readable; attach again when a producer serves the name")]
     ProducerGone,
     /// The producer ended this consumer's session. Open leases stay readable, unless the consumer was evicted.
     #[error("the producer ended the session: {reason}")]
@@ -246,13 +252,16 @@ pub enum PoolError {
     #[error("this process was forked from the one that uses the pool: attach after the fork")]
     Forked,
     /// Publishers are still at work.
-    #[error("{count} publishers are still at work")]
+    #[error("{count} publishes are not finished: let publish return, and finish or drop each Publishing")]
     PublishersActive {
         /// How many.
         count: usize,
     },
     /// Consumers still hold slices.
-    #[error("consumers still hold slices: {}", holders_text(holders))]
+    #[error(
+        "consumers still hold slices: {}; wait longer, evict them, or use close_now",
+        holders_text(holders)
+    )]
     StillHeld {
         /// Which.
         holders: Vec<Holder>,
@@ -270,14 +279,14 @@ pub enum PoolError {
     #[error("control memory: {0}")]
     ControlMemory(std::io::Error),
     /// The connection failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Wire(#[from] WireError),
     /// A memory or driver operation failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Memory(#[from] crate::Error),
 }
 
-/// A pool without room for what is to be published.
+/// The pool has no room for the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exhausted {
@@ -289,7 +298,7 @@ pub struct Exhausted {
     pub free: usize,
     /// Bytes of the largest free piece.
     pub largest_free: usize,
-    /// Slices that can still be published at once, as far as their number goes.
+    /// Slices that are not in use, of [`PoolBuilder::slices`](super::PoolBuilder::slices).
     pub free_slices: usize,
     /// Who has held a slice longest.
     pub oldest: Option<Holder>,
@@ -305,6 +314,8 @@ pub struct Holder {
     pub slices: usize,
     /// Bytes of those slices.
     pub bytes: usize,
+    /// Its process id, if it is attached and the producer can see it.
+    pub process: Option<u32>,
     /// How long it has held the oldest of them.
     pub since: Duration,
     /// Whether it has opened that one.
@@ -315,21 +326,21 @@ pub struct Holder {
 
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Exhausted {
-            needed, busy, free, ..
-        } = *self;
-        write!(
-            f,
-            "no room for {}: {} are in use and {} free, the largest piece {}, with {} slices left",
-            Bytes(needed),
-            Bytes(busy),
-            Bytes(free),
-            Bytes(self.largest_free),
-            self.free_slices,
-        )?;
+        let (needed, busy, free) = (Bytes(self.needed), Bytes(self.busy), Bytes(self.free));
+        match self.free_slices {
+            0 => write!(
+                f,
+                "no slice is left for {needed}, with {free} free: wait, or set PoolBuilder::slices higher",
+            )?,
+            slices => write!(
+                f,
+                "no free piece of {needed}: the largest is {}, {free} are free, {busy} in use, {slices} slices left",
+                Bytes(self.largest_free),
+            )?,
+        }
         match &self.oldest {
             Some(holder) => write!(f, "; longest held by {holder}"),
-            None => Ok(()),
+            None => f.write_str("; held by publishes that are not finished"),
         }
     }
 }
@@ -342,7 +353,11 @@ impl fmt::Display for Holder {
             (true, false) => "not opened",
         };
         let seconds = self.since.as_secs_f64();
-        write!(f, "consumer {} for {seconds:.3} s ({state})", self.rank)?;
+        write!(f, "consumer {} for {seconds:.3} s ({state}", self.rank)?;
+        match self.process {
+            Some(process) => write!(f, ", process {process})")?,
+            None => f.write_str(")")?,
+        }
         match self.slices {
             1 => Ok(()),
             slices => write!(f, ", {slices} slices"),
@@ -375,6 +390,9 @@ fn taken_text(why: Taken) -> &'static str {
         Taken::Expired => "its deadline passed",
         Taken::Cancelled => "the producer cancelled it",
         Taken::Covered => "another consumer acknowledged for this one",
+        Taken::Evicted => {
+            "the producer evicted this consumer, so that the bytes may be overwritten"
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! The shared feature pool: one process publishes bytes in slices of a bounded memory pool, other processes read them in
-//! place or copy them out, and acknowledge; the producer uses a slice again when all have.
+//! place or copy them out, and acknowledge. The producer reuses a slice after all consumers have acknowledged it.
 //!
 //! ```
 //! # use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@
 //! )
 //! .expires_in(Duration::from_secs(30));
 //! let published = publisher.publish(&payload)?;
-//! let ticket = published.ticket(); // some dozen bytes, sent by any transport
+//! let ticket = published.ticket(); // 60 bytes and more, sent by any transport
 //!
 //! // The consumer, in another process
 //! # let driver = Driver::simulated(&there)?;
@@ -41,10 +41,13 @@
 //!
 //! # A slice
 //!
-//! A *payload* is published into a *slice*: a range of the pool, at a multiple of 256 bytes, found best fit. It holds one
-//! part or several packed *parts*, each with an element type and a shape. A *ticket* names the slice. It can be sent to
-//! all consumers alike, by any transport, unopened through any number of processes; it is refused if any byte of it is
-//! altered. Each consumer *holds* the slice from the publish on, and its hold ends once:
+//! A *payload* is published into a *slice*, a range of the pool. A slice starts at a multiple of 256 bytes; the pool takes
+//! the smallest free piece that fits. It holds one *part* or several packed ones, each with an element type and a shape.
+//! A *ticket* names the slice. All consumers get the same ticket, and any transport can carry it. A process can forward
+//! it without opening it. A consumer refuses a ticket with a changed byte.
+//!
+//! From the publish on, each consumer has a *hold* on the slice, which keeps the slice from reuse. A hold ends exactly
+//! once:
 //!
 //! | the hold ends | when | the ticket then says |
 //! |---|---|---|
@@ -54,19 +57,20 @@
 //! | cancelled | the producer [cancels](Publisher::cancel) it, and the consumer has not opened it | [`PoolError::TakenBack`] |
 //! | reclaimed | the consumer's connection ends: it closed, died or was [evicted](Pool::evict) | [`PoolError::NotPublished`] to a successor with its rank |
 //!
-//! With the last hold the slice is free. A slice that is open is never taken from under a consumer that is connected. A
-//! consumer that was never attached is waited for; one that is gone is not, until it attaches again.
+//! When the last hold ends, the slice is free. The pool does not reuse a slice while a connected consumer has it open. It
+//! waits for a consumer that has never attached: give a deadline ([`Payload::expires_in`]), or such a consumer can fill
+//! the pool. It does not wait for one that has disconnected, until that one attaches again.
 //!
 //! # When bytes are read and written
 //!
-//! - The producer's copies are done before the ticket exists. They come after the work on the default stream, on a
-//!   stream that the caller names, or after nothing: see [`Publisher`].
+//! - The producer's copies are done before the ticket exists. They wait for earlier work on the legacy default stream.
+//!   [`Publisher::on_stream`] names another stream; [`Publisher::with_ready_sources`] waits for nothing.
 //! - The consumer's acknowledgement is seen by the producer after the copies that were enqueued through the lease. The
 //!   consumer's GPU writes it in stream order, or a host function does where the device cannot; a lease without copies
 //!   under way is acknowledged by the CPU. For kernels that read in place, say what they run on:
 //!   [`Lease::on_stream`], [`Lease::acknowledge_after`].
-//! - A failed wait or copy of the producer takes out that one slice. It is quarantined, tried again by later publishes
-//!   and by [`Pool::close`], and counted.
+//! - After a failed wait for a copy the pool quarantines that one slice and counts it. Later publishes and
+//!   [`Pool::close`] wait for its copy again.
 //!
 //! # What runs where
 //!
@@ -79,7 +83,7 @@
 //! Acknowledgements are words in host memory that both processes share, one for each slice and session, tagged with the
 //! slice's generation. The producer frees slices by reading them as it needs room: no driver call, no thread that polls.
 //! One thread serves attaching consumers, notices connections that end, and takes back what expires; it sleeps
-//! otherwise. Opening a ticket is one exchange on such a word and one system call. A consumer makes no context before its
+//! otherwise. Opening a ticket is one atomic exchange on such a word and one system call. A consumer makes no context before its
 //! first copy, and none on the producer's device unless that is its own.
 //!
 //! # Trust

@@ -1,5 +1,6 @@
 //! What is published: bytes of the host or the device, and what they are.
 
+use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use super::ticket::{Part, MAX_PARTS};
 use crate::reservation::View;
 
 /// Where the bytes of a part are.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Source<'a>(pub(super) Kind<'a>);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) enum Kind<'a> {
     Host(&'a [u8]),
     View(View<'a>),
@@ -30,7 +31,7 @@ pub(super) enum Kind<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Bytes of the host. They are copied before [`publish`](super::Publisher::publish) or
+    /// Bytes of the host, also of other element types. They are copied before [`publish`](super::Publisher::publish) or
     /// [`begin`](super::Publisher::begin) returns.
     pub fn host(bytes: &'a [u8]) -> Source<'a> {
         Source(Kind::Host(bytes))
@@ -113,7 +114,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// One slice to be: one tensor, or several packed, and when it expires.
+/// The content of one slice: one tensor or several packed ones, and its deadline.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -159,7 +160,8 @@ impl<'a> Payload<'a> {
         self
     }
 
-    /// Consumers that have not opened the ticket this long after the publish lose it.
+    /// Takes the slice back from each consumer that has not opened the ticket this long after the publish. Without it, the
+    /// slice never expires.
     pub fn expires_in(mut self, time: Duration) -> Payload<'a> {
         self.expires = Some(time);
         self
@@ -236,4 +238,21 @@ impl Plan {
 pub(super) struct Transfer<'a> {
     pub(super) to: u64,
     pub(super) source: Source<'a>,
+}
+
+/// The length in place of the bytes.
+impl fmt::Debug for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, address) = match self.0 {
+            Kind::Host(bytes) => ("host", bytes.as_ptr() as u64),
+            Kind::View(view) => ("view", view.address()),
+            Kind::Device { address, .. } => ("device", address),
+            Kind::Rows { address, .. } => ("rows", address),
+        };
+        f.debug_struct("Source")
+            .field("kind", &kind)
+            .field("address", &format_args!("{address:#x}"))
+            .field("size", &self.size())
+            .finish()
+    }
 }

@@ -24,9 +24,9 @@ const PAUSE: Duration = Duration::from_micros(200);
 
 /// A bounded pool of device memory whose slices other processes read. See the [module](super).
 ///
-/// The ordinary end is [`close`](Self::close), which consumes the pool. Publishers that are left refuse every publish
-/// then. Dropping the pool waits for publishers and copies up to one second, and for no consumer. What may still be
-/// written to stays mapped, and is reported to [`set_leak_hook`](crate::set_leak_hook)'s hook.
+/// The ordinary end is [`close`](Self::close), which consumes the pool. After that every publish fails with
+/// [`PoolError::Closing`]. Dropping the pool waits up to one second for publishers and copies, and for no consumer. Memory
+/// that a copy may still write stays mapped, and is reported to [`set_leak_hook`](crate::set_leak_hook)'s hook.
 #[must_use = "dropping it ends the sessions of all consumers"]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -68,7 +68,7 @@ impl Pool {
         Publisher::new(self.shared.clone())
     }
 
-    /// Which pool this is: its tickets say so.
+    /// The pool's id. Every ticket contains it.
     pub fn id(&self) -> PoolId {
         self.shared.id
     }
@@ -113,7 +113,8 @@ impl Pool {
     /// Ends the session of a consumer that does not answer, and takes back all that it holds. `false` where no consumer
     /// with this rank is attached. It happens on another thread, soon.
     ///
-    /// What the consumer still reads may be overwritten: it is told by its next call, and not before.
+    /// What the consumer still reads may be overwritten. Its leases then fail with [`PoolError::TakenBack`], and a read or a
+    /// wait that ends after the eviction does too. A kernel that reads in place is not stopped.
     pub fn evict(&self, rank: usize, reason: &str) -> bool {
         let attached = !self.shared.is_foreign()
             && rank < self.shared.ledger.consumers()
@@ -140,7 +141,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// As [`close`](Self::close), but for [`PoolError::StillHeld`].
+    /// The errors of [`close`](Self::close), except [`PoolError::StillHeld`].
     pub fn close_now(self, deadline: Instant) -> Result<Counters, Box<Unclosed>> {
         self.end(deadline, false)
     }

@@ -1,5 +1,7 @@
 //! The last step of a publish: slices whose copies are done go live, and have tickets.
 
+use std::fmt;
+
 use super::error::PoolError;
 use super::ledger::NoConsumer;
 use super::payload::Plan;
@@ -20,6 +22,13 @@ pub struct SliceId {
 pub struct Published {
     id: SliceId,
     ticket: Vec<u8>,
+}
+
+impl fmt::Display for SliceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SlotRef { slot, generation } = self.at;
+        write!(f, "slice {slot} generation {generation}")
+    }
 }
 
 impl Published {

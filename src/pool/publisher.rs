@@ -37,7 +37,7 @@ impl Publisher {
         }
     }
 
-    /// Copies come after the work enqueued so far on this stream, instead of the default stream.
+    /// Copies wait for the work enqueued on this stream so far, instead of the default stream.
     ///
     /// # Safety
     ///
@@ -56,7 +56,8 @@ impl Publisher {
         self
     }
 
-    /// While there is no room, waits for it this long. If nothing is said, a publish without room fails at once.
+    /// While there is no room, tries again for this long, at most every millisecond. Without it, a publish without room
+    /// fails at once.
     pub fn waiting_for_room(mut self, time: Duration) -> Publisher {
         self.patience = Some(time);
         self
@@ -77,7 +78,7 @@ impl Publisher {
         published.pop().ok_or(PoolError::Empty { part: 0 })
     }
 
-    /// Publishes several slices, all or none, with one wait for all of their copies.
+    /// Publishes several slices, all or none, with one wait for all of their copies. A batch of none makes no call.
     ///
     /// # Errors
     ///
@@ -110,8 +111,8 @@ impl Publisher {
         }
     }
 
-    /// Takes a slice back from all consumers that have not opened its ticket; how many have it open, and hold it until
-    /// they acknowledge. It may be called again, and after the slice was freed: then nothing changes.
+    /// Takes a slice back from all consumers that have not opened its ticket. Returns the number of consumers that have it
+    /// open; they keep it until they acknowledge. A second call, or one after the slice was freed, changes nothing.
     ///
     /// # Errors
     ///

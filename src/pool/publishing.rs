@@ -70,8 +70,7 @@ impl<'a> Publishing<'a> {
 
     /// A descriptor that becomes readable when the copies are done, for an event loop. It is made by the first call.
     ///
-    /// A device whose context is lost makes it readable never: give the wait a time limit, and ask
-    /// [`is_done`](Self::is_done) then.
+    /// If the context is lost, it never becomes readable: use a time limit, then call [`is_done`](Self::is_done).
     ///
     /// # Errors
     ///

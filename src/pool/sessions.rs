@@ -81,7 +81,7 @@ impl Consumers {
 }
 
 impl Sessions for Consumers {
-    fn open(&mut self, _: &Peer, hello: &[u8]) -> Result<(SessionId, Parcel), String> {
+    fn open(&mut self, peer: &Peer, hello: &[u8]) -> Result<(SessionId, Parcel), String> {
         let (answer, fds) = match read_hello(hello) {
             Ok(rank) => self.admit(rank)?,
             Err(why) => match Answer::to_unreadable(why) {
@@ -96,6 +96,10 @@ impl Sessions for Consumers {
             }),
             _ => None,
         };
+        if let Some(seat) = &seat {
+            let process = u32::try_from(peer.pid()).ok().filter(|pid| *pid != 0);
+            self.shared.note_process(seat.rank, process);
+        }
         let session = SessionId(self.next);
         self.next += 1;
         self.seats.insert(session, seat);
@@ -114,6 +118,11 @@ impl Sessions for Consumers {
         let Some(Some(seat)) = self.seats.remove(&session) else {
             return;
         };
+        self.shared.note_process(seat.rank, None);
+        // Nothing is published any more, so what consumers have open stays readable.
+        if matches!(why, WireError::Stopped) {
+            return;
+        }
         let is_evicted = matches!(why, WireError::EndedByHandler { .. });
         match seat.is_attached || is_evicted {
             true => self.shared.ledger.detach(seat.rank),

@@ -28,6 +28,8 @@ pub(super) struct Shared {
     pub(super) waker: OnceLock<Waker>,
     /// Consumers whose sessions are to be ended, and why.
     pub(super) evictions: Mutex<Vec<(usize, String)>>,
+    /// The process of each attached consumer, by rank.
+    processes: Mutex<Vec<Option<u32>>>,
     started: Instant,
     generation: u32,
 }
@@ -50,6 +52,7 @@ impl Shared {
             copier,
             waker: OnceLock::new(),
             evictions: Mutex::default(),
+            processes: Mutex::default(),
             started: Instant::now(),
             generation: fork::join(),
         }
@@ -130,7 +133,10 @@ impl Shared {
             free: free.bytes as usize,
             largest_free: free.largest as usize,
             free_slices: free.slots as usize,
-            oldest: self.ledger.oldest().map(|hold| holder(&hold, self.now())),
+            oldest: self
+                .ledger
+                .oldest()
+                .map(|hold| self.holder(&hold, self.now())),
         }))
     }
 
@@ -140,7 +146,7 @@ impl Shared {
         // One time for all: else of two holds the one that is looked at later seems older.
         let now = self.now();
         self.ledger.each_hold(|hold| {
-            let mut holder = holder(&hold, now);
+            let mut holder = self.holder(&hold, now);
             if let Some(known) = &mut holders[hold.rank] {
                 let (slices, bytes) = (known.slices + 1, known.bytes + holder.bytes);
                 if known.since >= holder.since {
@@ -153,6 +159,19 @@ impl Shared {
         holders.into_iter().flatten().collect()
     }
 
+    /// A hold in words, at this time.
+    fn holder(&self, hold: &Hold, now: u64) -> Holder {
+        Holder {
+            rank: hold.rank,
+            slices: 1,
+            bytes: hold.length as usize,
+            since: Duration::from_nanos(now.saturating_sub(hold.since)),
+            process: lock(&self.processes).get(hold.rank).copied().flatten(),
+            is_open: hold.is_open,
+            is_attached: hold.is_attached,
+        }
+    }
+
     /// Takes every lock that there is, and lets go of it.
     #[cfg(all(test, not(loom), not(shuttle)))]
     pub(super) fn go_through_locks(&self) {
@@ -162,23 +181,21 @@ impl Shared {
         self.gate.is_closed();
         self.copier.go_through_locks();
         drop(lock(&self.evictions));
+        drop(lock(&self.processes));
+    }
+
+    /// Notes the process of a consumer, or that it is gone.
+    pub(super) fn note_process(&self, rank: usize, process: Option<u32>) {
+        let mut processes = lock(&self.processes);
+        if processes.len() <= rank {
+            processes.resize(rank + 1, None);
+        }
+        processes[rank] = process;
     }
 
     pub(super) fn evict(&self, rank: usize, reason: &str) {
         lock(&self.evictions).push((rank, reason.to_owned()));
         self.wake();
-    }
-}
-
-/// A hold in words, at this time.
-fn holder(hold: &Hold, now: u64) -> Holder {
-    Holder {
-        rank: hold.rank,
-        slices: 1,
-        bytes: hold.length as usize,
-        since: Duration::from_nanos(now.saturating_sub(hold.since)),
-        is_open: hold.is_open,
-        is_attached: hold.is_attached,
     }
 }
 

@@ -82,6 +82,7 @@ impl Tally {
             Taken::Expired => self.expired.fetch_add(1, Relaxed),
             Taken::Covered => self.covered.fetch_add(1, Relaxed),
             Taken::Cancelled => self.cancelled_holds.fetch_add(1, Relaxed),
+            Taken::Evicted => self.reclaimed.fetch_add(1, Relaxed),
         };
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::stream::Streams;
 use super::{Attached, Consumer};
@@ -17,10 +17,14 @@ use crate::share::SpanImport;
 use crate::sync::Mutex;
 use crate::wire::{Fetch, Name, Parcel, Peer, Session};
 
+/// How long a producer may take to answer, if nothing is said.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// How to attach to a pool.
 #[must_use = "nothing is attached before `attach`"]
 pub struct Attach {
     fetch: Fetch,
+    deadline: Option<Instant>,
     rank: usize,
     readers: Vec<Device>,
 }
@@ -30,14 +34,15 @@ impl Attach {
     pub fn new(name: &Name, rank: usize) -> Attach {
         Attach {
             fetch: Fetch::new(name),
+            deadline: None,
             rank,
             readers: Vec::new(),
         }
     }
 
-    /// Gives up at that time.
+    /// Fails at this time. Without it, [`attach`](Self::attach) waits up to 30 seconds for a producer that does not answer.
     pub fn by(mut self, deadline: Instant) -> Attach {
-        self.fetch = self.fetch.by(deadline);
+        self.deadline = Some(deadline);
         self
     }
 
@@ -73,7 +78,9 @@ impl Attach {
             rank,
             consumers: super::super::builder::MOST_CONSUMERS,
         })?;
-        let mut received = self.fetch.hello(greeting::hello(asked)).receive()?;
+        let deadline = self.deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
+        let fetch = self.fetch.by(deadline);
+        let mut received = fetch.hello(greeting::hello(asked)).receive()?;
         let Parcel { bytes, fds } = std::mem::take(received.parcel_mut());
         let readers = [device].into_iter().chain(&self.readers);
         let attached = understood(&bytes, asked).and_then(|admitted| {

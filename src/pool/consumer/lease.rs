@@ -11,7 +11,7 @@ use super::stream::wait_for;
 use super::Attached;
 use crate::device::Device;
 use crate::fence::Fence;
-use crate::pool::entry::Scope;
+use crate::pool::entry::{Scope, Taken};
 use crate::pool::error::PoolError;
 use crate::pool::ticket::Part;
 use crate::reservation::{Reservation, View};
@@ -40,6 +40,20 @@ use crate::sys::CUstream;
 ///     }
 /// }
 /// ```
+/// Several parts are copied one after the other:
+///
+/// ```
+/// # use cuda_vmm::{pool::{Lease, PoolError}, Reservation};
+/// fn copy_all(mut lease: Lease, target: &mut Reservation) -> Result<(), PoolError> {
+///     let parts = lease.parts().to_vec();
+///     for (index, part) in parts.iter().enumerate() {
+///         lease = lease.copy_to(index, target, part.offset())?;
+///     }
+///     lease.finish()
+/// }
+/// ```
+///
+/// After the producer evicted this consumer its methods fail with [`PoolError::TakenBack`]: the bytes may be overwritten.
 #[must_use = "dropping it acknowledges the slice for this consumer"]
 pub struct Lease {
     attached: Arc<Attached>,
@@ -56,7 +70,7 @@ pub struct Lease {
     acknowledged: bool,
 }
 
-/// Waiting for what reads a slice failed. The slice is still held.
+/// The wait for the readers of a slice failed. The slice is still held.
 #[derive(Debug, thiserror::Error)]
 #[error("the slice is still held: {error}")]
 #[non_exhaustive]
@@ -186,6 +200,8 @@ impl Lease {
             });
         }
         self.attached.span().read(from, bytes)?;
+        // What was read is right only if it was still held afterwards.
+        self.check_held()?;
         Ok(self)
     }
 
@@ -217,7 +233,8 @@ impl Lease {
         waited.map_err(|error| match error {
             crate::Error::DeadlinePassed { waited } => PoolError::NotDone { waited },
             error => PoolError::Memory(error),
-        })
+        })?;
+        self.check_held()
     }
 
     /// Waits for the copies that were enqueued, then acknowledges for this consumer.
@@ -246,8 +263,10 @@ impl Lease {
         if waited.is_ok() {
             self.used.clear();
         }
+        let held = self.check_held();
         self.settle(scope);
-        Ok(waited?)
+        waited?;
+        held
     }
 
     /// Acknowledges for this consumer, behind the copies that were enqueued. Does not wait for them.
@@ -291,8 +310,20 @@ impl Lease {
         }
     }
 
+    /// The producer has not evicted this consumer.
+    fn check_held(&self) -> Result<(), PoolError> {
+        match self.attached.entry(self.slot).is_open(self.generation) {
+            true => Ok(()),
+            false => Err(PoolError::TakenBack {
+                slot: self.slot,
+                why: Taken::Evicted,
+            }),
+        }
+    }
+
     /// Offset in the pool, and size.
     fn place(&self, part: usize) -> Result<(usize, usize), PoolError> {
+        self.check_held()?;
         match self.parts.get(part) {
             Some(found) => Ok((self.offset + found.offset(), found.size())),
             None => Err(PoolError::NoSuchPart {

@@ -34,8 +34,8 @@ use stream::Streams;
 /// Attach once for each pool and rank; threads share it by reference. It makes no context on the producer's device
 /// unless that is its own, and none at all before the first copy.
 ///
-/// The connection is what tells the producer that this consumer lives: when the process ends, in whatever way, all that
-/// it holds goes back to the pool at once. [`close`](Self::close) does the same in an orderly way.
+/// The producer detects the end of this process by the connection: then all that the consumer holds goes back to the pool
+/// at once. [`close`](Self::close) does the same in an orderly way.
 pub struct Consumer {
     attached: Arc<Attached>,
 }
@@ -66,7 +66,7 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// As [`Attach::attach`].
+    /// As [`Attach::attach`]. A producer that does not answer within 30 seconds is an error.
     #[doc(alias = "cuMemImportFromShareableHandle")]
     pub fn attach(device: &Device, name: &Name, rank: usize) -> Result<Consumer, PoolError> {
         Attach::new(name, rank).attach(device)
@@ -107,7 +107,8 @@ impl Consumer {
         self.attached.leases.load(Ordering::Relaxed)
     }
 
-    /// Reads a ticket. Needs no driver and no other process.
+    /// Reads a ticket. Needs no driver and no other process. Dropping the returned [`Ticket`] acknowledges the slice;
+    /// [`Ticket::pass_on`] does not. [`pool_of`](super::pool_of) looks at a ticket without this.
     ///
     /// # Errors
     ///
@@ -123,7 +124,7 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// As these.
+    /// The errors of [`decode`](Self::decode) and [`Ticket::open`].
     pub fn open(&self, bytes: &[u8]) -> Result<Lease, PoolError> {
         self.decode(bytes)?.open()
     }
@@ -133,8 +134,8 @@ impl Consumer {
         self.attached.session.is_open()
     }
 
-    /// Lets go of the pool: waits for work that this consumer enqueued, unmaps the pool's memory and ends the session.
-    /// Tickets that were decoded and not opened go back by that.
+    /// Detaches from the pool: waits for work that this consumer enqueued, unmaps the pool's memory and ends the session.
+    /// Tickets that were decoded and not opened are released.
     ///
     /// # Errors
     ///
@@ -150,7 +151,7 @@ impl Consumer {
     }
 }
 
-/// A consumer that still has leases was to be closed. It is as before.
+/// [`Consumer::close`] failed: leases are open. The consumer is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[error("{leases} leases are still open: acknowledge or drop them first")]
 #[non_exhaustive]
@@ -239,7 +240,7 @@ impl Drop for Attached {
             .into_reservation()
             .close_after(Fence::closure(|_| end()));
         if closed.is_err() {
-            std::mem::forget(self.lane.clone());
+            self.lane.keep_mapped();
         }
     }
 }

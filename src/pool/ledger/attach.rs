@@ -44,8 +44,11 @@ impl Ledger {
             let Some(lane) = lanes.of[rank].clone() else {
                 return;
             };
-            lanes.set(rank, None);
             let keeps = !was_attached && !lanes.returned.contains(rank);
+            if !keeps {
+                self.revoke_all(rank, &lane);
+            }
+            lanes.set(rank, None);
             lanes.returned.remove(rank);
             if !keeps {
                 lanes.gone.insert(rank);
@@ -75,6 +78,19 @@ impl Ledger {
             });
         }
         lock(&self.retired).add(lane, reclaimed);
+    }
+
+    /// Tells a consumer that may still run that it holds nothing any more. While its lane is in place nobody else ends
+    /// what it has open, so that nothing that it reads is overwritten before.
+    fn revoke_all(&self, rank: usize, lane: &Lane) {
+        for slot in self.slots.used() {
+            self.slots.each_holder(slot, |at, holder| {
+                let entry = lane::entry(lane, slot);
+                if holder == rank && !entry.take(at.generation, Taken::Evicted) {
+                    entry.revoke(at.generation);
+                }
+            });
+        }
     }
 
     /// Counts acknowledgements that came after their holds had been reclaimed.
